@@ -1,0 +1,3 @@
+//! The `pannier` command.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! Everyday commands.
+
+fn main() {}
