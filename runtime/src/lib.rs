@@ -1,1 +1,3 @@
 //! Pannier.
+
+pub mod port;

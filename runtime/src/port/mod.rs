@@ -1,0 +1,3 @@
+//! Where frames come from and go to.
+
+pub mod pcap;
