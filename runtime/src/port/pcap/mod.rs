@@ -22,7 +22,7 @@
 //! ## Bounds
 //!
 //! A record is at most [`MAX_RECORD`] bytes long, a file has at most [`MAX_INTERFACES`] interfaces. The
-//! reader's memory stays below the longest record it met plus a fixed buffer.
+//! reader holds a window of 256 KiB that doubles for a longer record, as far as the file really has bytes.
 
 mod classic;
 mod error;

@@ -1,5 +1,6 @@
 //! Reading a capture, whatever its format.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -169,6 +170,12 @@ impl Reader {
     }
 }
 
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 /// Finds out the format by the first four bytes and reads the file header.
 fn open_format(input: &mut Input, name: &str) -> Result<Format, CaptureError> {
     if !fill_header(input, name, SECTION_MAGIC.len())? {
@@ -207,6 +214,7 @@ fn open_sections(input: &mut Input, name: &str) -> Result<Sections, CaptureError
                 }
             }
             Step::Corrupt(what) => return Err(corrupt(input, name, what)),
+            // The magic number was seen: this first block is a section header, never a packet.
             Step::Skip(used) | Step::Packet { used, .. } => {
                 input.consume(used);
                 return Ok(sections);

@@ -32,6 +32,9 @@ const INTERFACE_BODY: usize = 8;
 const PACKET_BODY: usize = 20;
 const SIMPLE_BODY: usize = 4;
 
+/// How many bytes of an interface's name are kept, so that names alone cannot fill the memory.
+const LONGEST_NAME: usize = 256;
+
 /// What is known at one place of a pcapng file.
 pub(super) struct Sections {
     order: Order,
@@ -196,7 +199,10 @@ fn interface_of(block: &InterfaceDescriptionBlock<'_>, order: Order) -> Interfac
     for option in block.options.iter().take_while(|option| option.code != OptionCode::EndOfOpt) {
         let Ok(value) = option.as_bytes() else { continue };
         match option.code {
-            OptionCode::IfName => name = Some(String::from_utf8_lossy(value).into_owned()),
+            OptionCode::IfName => {
+                let kept = value.get(..LONGEST_NAME).unwrap_or(value);
+                name = Some(String::from_utf8_lossy(kept).into_owned());
+            }
             OptionCode::IfTsresol => scale.resolution = value.first().copied().unwrap_or(scale.resolution),
             OptionCode::IfTsoffset => {
                 scale.offset = value.first_chunk().map_or(scale.offset, |bytes| order.i64_of(*bytes));

@@ -1,5 +1,6 @@
 //! Writing a capture: pcapng, little endian, nanoseconds.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -105,6 +106,12 @@ impl<W: Write> Writer<W> {
         let mut out = BufWriter::with_capacity(BUFFER, out);
         out.write_all(&head).map_err(|error| named(&name, &error))?;
         Ok(Self { out, name, interfaces: interfaces.len() })
+    }
+}
+
+impl<W: Write> fmt::Debug for Writer<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

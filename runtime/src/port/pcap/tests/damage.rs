@@ -97,7 +97,7 @@ fn damaged_gzip_is_damage() {
 #[test]
 fn foreign_files_are_refused() {
     // Goal: what is no capture is said with the file's name and a way out. Method: some foreign beginnings.
-    let sentence = |bytes: &[u8]| reader(bytes).err().expect("it is no capture").to_string();
+    let sentence = |bytes: &[u8]| reader(bytes).expect_err("it is no capture").to_string();
     assert_eq!(sentence(b""), "test.pcap is empty, not even a file header: is it a pcap or pcapng file?");
     let foreign = "test.pcap does not begin like a capture: is it a pcap or pcapng file?";
     for bytes in [&b"PK\x03\x04"[..], b"hello world, this is text", b"\xd4\xc3\xb2", b"snoop\0\0\0", b"\x1f"]
@@ -113,7 +113,7 @@ fn foreign_files_are_refused() {
 #[test]
 fn unreadable_files_are_said() {
     // Goal: a missing file and a folder give clear sentences. Method: open both.
-    let sentence = |path: &str| Reader::open(Path::new(path)).err().expect("it cannot be read").to_string();
+    let sentence = |path: &str| Reader::open(Path::new(path)).expect_err("it cannot be read").to_string();
     assert_eq!(sentence("/no/such/file.pcap"), "there is no capture file /no/such/file.pcap");
     assert!(sentence("/").starts_with("cannot read the capture /: "), "{}", sentence("/"));
     let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);

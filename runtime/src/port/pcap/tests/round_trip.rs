@@ -94,13 +94,13 @@ fn what_cannot_be_written_is_said() {
     if full.exists() {
         let mut writer = Writer::create(full, &SIDES).expect("nothing is written yet");
         writer.write(0, 0, b"frame", 5).expect("it is held");
-        let error = writer.finish().err().expect("the disk is full");
+        let error = writer.finish().map(drop).expect_err("the disk is full");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert!(error.to_string().starts_with("cannot write the capture /dev/full: "), "{error}");
     } else {
         eprintln!("SKIPPED: the full disk, there is no /dev/full");
     }
-    let error = Writer::create(Path::new("/no/such/folder/x.pcapng"), &SIDES).err().expect("no folder");
+    let error = Writer::create(Path::new("/no/such/folder/x.pcapng"), &SIDES).expect_err("no folder");
     assert!(error.to_string().contains("/no/such/folder/x.pcapng"), "{error}");
     let mut writer = Writer::new(io::sink(), &SIDES).expect("a sink takes everything");
     let error = writer.write(2, 0, b"frame", 5).expect_err("there are two interfaces");
