@@ -104,9 +104,10 @@ mod tests {
     fn a_step_hands_its_result_on_and_names_itself_when_it_fails() {
         // Goal: a failing step stops the run with its name. Method: one step that succeeds, one that does not.
         let mut times = Times::default();
-        assert_eq!(times.step("good", "true", || Ok(7)).expect("it returns Ok"), 7);
-        let error = times.step("bad", "false", || -> anyhow::Result<()> { anyhow::bail!("no") });
-        assert_eq!(error.expect_err("it returns Err").to_string(), "step `bad`");
+        assert_eq!(times.step("one of a test", "succeeds on purpose", || Ok(7)).expect("it returns Ok"), 7);
+        let error =
+            times.step("two of a test", "fails on purpose", || -> anyhow::Result<()> { anyhow::bail!("no") });
+        assert_eq!(error.expect_err("it returns Err").to_string(), "step `two of a test`");
         assert_eq!(times.0.len(), 2);
     }
 }
