@@ -1,0 +1,5 @@
+//! All suites in one binary: one link, one list of tests, each file named for what it watches over.
+
+mod layering;
+mod source;
+mod style;
