@@ -1,0 +1,124 @@
+//! Any bytes at all: nothing panics, nothing outside the packet changes.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+
+use super::{
+    Flow, IcmpError, Layers, Quote, Side, arp::ArpPacket, icmp_error, oracle::frames, rewrite,
+    rewrite_quoted, set_destination, set_destination_port, set_source, set_source_port, symmetric_hash,
+    verify,
+};
+
+/// Bytes that get past the first checks more often than noise does: a good frame with random bytes
+/// written over it, wrapped into an ICMP error or not, and cut.
+fn mangled() -> impl Strategy<Value = Vec<u8>> {
+    let noise = prop::collection::vec(any::<u8>(), 0..128);
+    let wrapped = (frames(), any::<[u8; 4]>(), prop_oneof![Just(3_u8), Just(11), any::<u8>()]).prop_map(
+        |(frame, rest, icmp_type)| {
+            let quoted = &frame[14..];
+            match frame[12] {
+                0x86 => super::FrameBuilder::ipv6([1; 16], [2; 16]).icmp(icmp_type & 0x7F, 0, rest, quoted),
+                _ => super::FrameBuilder::ipv4([1; 4], [2; 4]).icmp(icmp_type, 0, rest, quoted),
+            }
+        },
+    );
+    let good = prop_oneof![frames(), wrapped];
+    let damage = prop::collection::vec((12_usize..90, any::<u8>()), 0..4);
+    let damaged = (good, damage, prop_oneof![Just(usize::MAX), 0_usize..120]).prop_map(
+        |(mut frame, damage, length)| {
+            for (at, value) in damage {
+                if let Some(byte) = frame.get_mut(at) {
+                    *byte = value;
+                }
+            }
+            frame.truncate(length);
+            frame
+        },
+    );
+    prop_oneof![1 => noise, 6 => damaged]
+}
+
+/// Calls every edit, some with layers that are not this frame's.
+fn edit_all(frame: &mut [u8], layers: &Layers, port: u16) {
+    let addresses = [IpAddr::V4(Ipv4Addr::from_bits(port.into())), IpAddr::V6(Ipv6Addr::from([7; 16]))];
+    for address in addresses {
+        for side in [Side::Source, Side::Destination] {
+            let _ = rewrite(frame, layers, side, address, port);
+            if let Ok(quote) = Quote::parse(frame, layers) {
+                let _ = quote.header_checksum_is_right(frame);
+                let _ = rewrite_quoted(frame, layers, &quote, side, address, port);
+            }
+        }
+        let _ = set_source(frame, layers, address);
+        let _ = set_destination(frame, layers, address);
+    }
+    let _ = set_source_port(frame, layers, port);
+    let _ = set_destination_port(frame, layers, port);
+    let _ = verify::l4_checksum(frame, layers);
+    let _ = icmp_error(frame, layers, IcmpError::PROHIBITED, Ipv4Addr::LOCALHOST, &mut [0; 700]);
+    let _ = layers.payload(frame);
+    let _ = verify::recompute(frame, layers);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_bytes_never_panic(frame in mangled(), other in mangled(), port: u16) {
+        // Goal: malformed input is a reason, never a panic. Method: mangled frames through everything.
+        let _ = ArpPacket::view(&frame, 14);
+        if let Ok(layers) = Layers::parse(&frame) {
+            prop_assert!(layers.end() <= frame.len());
+            prop_assert!(layers.l4_offset().is_none_or(|at| at + 8 <= layers.end()));
+            let flow = Flow::of(&frame, &layers);
+            prop_assert_eq!(flow.is_some(), layers.is_ip());
+            if let Some(flow) = flow {
+                prop_assert_eq!(flow.reverse().reverse(), flow);
+                prop_assert_eq!(symmetric_hash(&flow), symmetric_hash(&flow.reverse()));
+                let _ = flow.to_string();
+            }
+            edit_all(&mut frame.clone(), &layers, port);
+            edit_all(&mut other.clone(), &layers, port);
+        }
+    }
+
+    #[test]
+    fn edits_stay_inside_the_packet(frame in mangled(), port: u16) {
+        // Goal: lengths, protocols, padding and payload are not an edit's. Method: edit, parse again, compare.
+        if let Ok(layers) = Layers::parse(&frame) {
+            let mut edited = frame.clone();
+            let address: IpAddr = Ipv4Addr::from_bits(port.into()).into();
+            let done = rewrite(&mut edited, &layers, Side::Source, address, port);
+            prop_assert_eq!(Layers::parse(&edited), Ok(layers));
+            if done.is_err() {
+                prop_assert_eq!(&edited, &frame);
+            }
+            prop_assert_eq!(&edited[layers.end()..], &frame[layers.end()..]);
+            if let Some(payload) = layers.payload(&frame) {
+                prop_assert_eq!(&edited[payload.clone()], &frame[payload]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_quote_and_its_error_change_alike(frame in mangled(), address: [u8; 4], port: u16) {
+        // Goal: the outer checksum follows the quote by the same amount. Method: verdict before and after.
+        if let Ok(layers) = Layers::parse(&frame)
+            && let Ok(quote) = Quote::parse(&frame, &layers)
+        {
+            let mut edited = frame.clone();
+            let address: IpAddr = match quote.flow().is_ipv4() {
+                true => address.into(),
+                false => Ipv4Addr::from(address).to_ipv6_mapped().into(),
+            };
+            let done = rewrite_quoted(&mut edited, &layers, &quote, Side::Source, address, port);
+            prop_assert_eq!(done, Ok(()));
+            prop_assert_eq!(verify::l4_checksum(&edited, &layers), verify::l4_checksum(&frame, &layers));
+            let right = quote.header_checksum_is_right(&frame);
+            prop_assert_eq!(quote.header_checksum_is_right(&edited), right);
+            let after = Quote::parse(&edited, &layers).expect("an edit keeps lengths");
+            prop_assert_eq!(after.flow().source(), address);
+        }
+    }
+}
