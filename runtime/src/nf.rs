@@ -1,0 +1,186 @@
+//! What a network function is: a transaction closure over one frame and one state.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+
+use crate::packet::{Direction, Packet};
+use crate::state::{AnyState, AnyTable, Layout, State};
+use crate::txn::{Txn, TxnResult};
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on to the next stage.
+    Forward,
+    /// It is dropped and counted under this reason (snake case). What its transaction wrote stays.
+    Drop(&'static str),
+}
+
+/// The frame that a network function works on.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    packet: &'a mut Packet,
+}
+
+impl<'a> Frame<'a> {
+    /// The frame of `packet`.
+    pub fn new(packet: &'a mut Packet) -> Self {
+        Frame { packet }
+    }
+
+    /// The bytes, from the Ethernet header on.
+    pub fn bytes(&self) -> &[u8] {
+        self.packet.frame()
+    }
+
+    /// The bytes, to edit.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.packet.frame_mut()
+    }
+
+    /// Which way the frame passes the chain.
+    pub fn direction(&self) -> Direction {
+        self.packet.meta.direction
+    }
+
+    /// Makes the frame `count` bytes longer at its front (zeros), or shorter where `count` is negative. False and
+    /// unchanged where there is no room.
+    pub fn push_front(&mut self, count: isize) -> bool {
+        self.packet.push_front(count)
+    }
+
+    /// Cuts the frame to `len` bytes, or fills it up with zeros.
+    pub fn resize(&mut self, len: usize) {
+        self.packet.resize(len);
+    }
+}
+
+/// A network function. It keeps no state of its own: everything that must survive is in its [`State`], and time and
+/// random numbers come from the transaction.
+///
+/// # Errors
+/// A transaction that returns an error leaves no trace; its frame is dropped under the error's reason.
+pub trait Nf: Send + Sync + 'static {
+    /// What it must not lose.
+    type State: State;
+
+    /// An empty state; override it to set capacities and timeouts from a configuration.
+    fn state(&self, layout: &Layout) -> Self::State {
+        Self::State::new(layout)
+    }
+
+    /// Works on one frame.
+    ///
+    /// # Errors
+    /// As the trait says.
+    fn process(&self, frame: &mut Frame<'_>, state: &Self::State, txn: &mut Txn<'_>) -> TxnResult<Verdict>;
+
+    /// Removes rows of `partition` that have expired. Override it where rows of several tables go together.
+    ///
+    /// # Errors
+    /// As the trait says.
+    fn sweep(&self, state: &Self::State, txn: &mut Txn<'_>, partition: usize) -> TxnResult<()> {
+        txn.remove_idle(state, partition)
+    }
+
+    /// Addresses that belong to this function on the outside (a NAT's): packets to them are inbound.
+    fn addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+}
+
+/// Makes a network function of a closure.
+///
+/// ```
+/// use pannier_runtime::{Verdict, nf, state};
+/// state! { /// Frames seen.
+///     pub struct Seen { /// By VLAN-less count.
+///         frames: u8 => u64 [1] } }
+/// let counter = nf(|_frame, state: &Seen, txn| {
+///     txn.update(&state.frames, 0, |n| n.unwrap_or(0) + 1)?;
+///     Ok(Verdict::Forward)
+/// });
+/// # let _ = counter;
+/// ```
+pub fn nf<S, F>(process: F) -> Closure<S, F>
+where
+    S: State,
+    F: Fn(&mut Frame<'_>, &S, &mut Txn<'_>) -> TxnResult<Verdict> + Send + Sync + 'static,
+{
+    Closure { process, state: PhantomData }
+}
+
+/// A network function that is a closure: see [`nf`].
+pub struct Closure<S, F> {
+    process: F,
+    state: PhantomData<fn() -> S>,
+}
+
+impl<S, F> Nf for Closure<S, F>
+where
+    S: State,
+    F: Fn(&mut Frame<'_>, &S, &mut Txn<'_>) -> TxnResult<Verdict> + Send + Sync + 'static,
+{
+    type State = S;
+
+    fn process(&self, frame: &mut Frame<'_>, state: &S, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+        (self.process)(frame, state, txn)
+    }
+}
+
+impl<S, F> fmt::Debug for Closure<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Closure")
+    }
+}
+
+/// A network function whose state type is not known: what a node runs. Every [`Nf`] is one.
+pub trait AnyNf: Send + Sync {
+    /// An empty state.
+    fn new_state(&self, layout: &Layout) -> Box<dyn AnyState>;
+    /// [`Nf::process`]; `state` must have been made by [`AnyNf::new_state`], else nothing happens and the frame drops.
+    ///
+    /// # Errors
+    /// As [`Nf`] says.
+    fn run(&self, frame: &mut Frame<'_>, state: &dyn AnyState, txn: &mut Txn<'_>) -> TxnResult<Verdict>;
+    /// [`Nf::sweep`].
+    ///
+    /// # Errors
+    /// As [`Nf`] says.
+    fn run_sweep(&self, state: &dyn AnyState, txn: &mut Txn<'_>, partition: usize) -> TxnResult<()>;
+    /// [`Nf::addresses`].
+    fn outside_addresses(&self) -> Vec<IpAddr>;
+    /// Bytes of the largest row, with what a delta adds: a unit must have room for it.
+    fn largest_row(&self, layout: &Layout) -> usize {
+        let state = self.new_state(layout);
+        state.iter().map(AnyTable::row_bytes).map(|row| row.key + row.value).max().unwrap_or(0)
+    }
+}
+
+impl<N: Nf> AnyNf for N {
+    fn new_state(&self, layout: &Layout) -> Box<dyn AnyState> {
+        Box::new(self.state(layout))
+    }
+
+    fn run(&self, frame: &mut Frame<'_>, state: &dyn AnyState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+        match state.downcast::<N::State>() {
+            Some(state) => self.process(frame, state, txn),
+            None => Ok(Verdict::Drop("foreign_state")),
+        }
+    }
+
+    fn run_sweep(&self, state: &dyn AnyState, txn: &mut Txn<'_>, partition: usize) -> TxnResult<()> {
+        state.downcast::<N::State>().map_or(Ok(()), |state| self.sweep(state, txn, partition))
+    }
+
+    fn outside_addresses(&self) -> Vec<IpAddr> {
+        self.addresses()
+    }
+}
+
+impl fmt::Debug for dyn AnyNf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AnyNf")
+    }
+}

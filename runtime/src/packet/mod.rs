@@ -1,0 +1,226 @@
+//! Packets: a frame with room before and behind it, the unit that rides behind the frame, and where they come
+//! from. Buffers come from a [`Pool`] and go back to it, so that no packet costs an allocation.
+
+use crate::clock::Nanos;
+use crate::limits::HEADROOM;
+
+/// Which way a packet passes the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Direction {
+    /// From the inside to the outside, stages 0 … n−1: *forward* on the ring.
+    #[default]
+    Outbound,
+    /// From the outside to the inside, stages n−1 … 0: *backward* on the ring.
+    Inbound,
+}
+
+impl Direction {
+    /// The other direction.
+    pub fn reverse(self) -> Self {
+        match self {
+            Direction::Outbound => Direction::Inbound,
+            Direction::Inbound => Direction::Outbound,
+        }
+    }
+}
+
+/// What a packet's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// A frame of the traffic, perhaps with a unit behind it.
+    #[default]
+    Frame,
+    /// A unit that travels without a frame.
+    Unit,
+    /// An acknowledgement: the vectors that the successor has applied and knows to be committed.
+    Acknowledge,
+    /// A replacement asks a neighbour for stores.
+    Fetch,
+    /// The answer to a fetch: stores, and the units retained for them.
+    Snapshot,
+}
+
+/// What travels beside the bytes of a packet. On a real link it follows from the port and the headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// What the bytes are.
+    pub kind: Kind,
+    /// Which way the frame goes.
+    pub direction: Direction,
+    /// The node that sent it.
+    pub sender: u8,
+    /// The sender's incarnation.
+    pub incarnation: u64,
+    /// Symmetric hash of the flow, drawn once at ingress: frames with one hash stay in order.
+    pub flow: u32,
+    /// When the frame arrived at the chain, in nanoseconds since the Unix epoch.
+    pub time: Nanos,
+    /// Bytes that the capture cut off behind the frame.
+    pub missing: u32,
+}
+
+/// A frame (or a control message) and the unit behind it, in one buffer.
+///
+/// ```text
+/// | headroom | frame ......... | unit ...... | tailroom |
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Packet {
+    bytes: Vec<u8>,
+    start: usize,
+    /// Where the unit starts: the end of the frame.
+    end: usize,
+    /// What travels beside the bytes.
+    pub meta: Meta,
+}
+
+impl Packet {
+    /// A packet of its own, outside any pool.
+    pub fn new(frame: &[u8]) -> Self {
+        let mut packet = Packet::default();
+        packet.reset();
+        packet.set_frame(frame);
+        packet
+    }
+
+    fn reset(&mut self) {
+        self.bytes.clear();
+        self.bytes.resize(HEADROOM, 0);
+        self.start = HEADROOM;
+        self.end = HEADROOM;
+        self.meta = Meta::default();
+    }
+
+    /// The frame's bytes.
+    pub fn frame(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// The frame's bytes, to edit. Their number changes by [`Packet::push_front`] and [`Packet::resize`] only.
+    pub fn frame_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.end]
+    }
+
+    /// Replaces the frame; a unit behind it is dropped.
+    pub fn set_frame(&mut self, frame: &[u8]) {
+        self.bytes.truncate(self.start);
+        self.bytes.extend_from_slice(frame);
+        self.end = self.bytes.len();
+    }
+
+    /// Lets `fill` write the frame as a vector of its own choice of length; a unit behind it is dropped.
+    pub fn fill_frame<T>(&mut self, fill: impl FnOnce(&mut FrameWriter<'_>) -> T) -> T {
+        self.bytes.truncate(self.start);
+        let result = fill(&mut FrameWriter { bytes: &mut self.bytes });
+        self.end = self.bytes.len();
+        result
+    }
+
+    /// Makes the frame `count` bytes longer at its front (zeros) or, where `count` is negative, shorter. Returns
+    /// false and changes nothing where the headroom or the frame is too short.
+    pub fn push_front(&mut self, count: isize) -> bool {
+        let Some(start) = self.start.checked_add_signed(-count) else { return false };
+        if start > self.end {
+            return false;
+        }
+        if let Some(pushed) = self.bytes.get_mut(start..self.start) {
+            pushed.fill(0);
+        }
+        self.start = start;
+        true
+    }
+
+    /// Cuts the frame to `len` bytes, or fills it up with zeros. A unit behind it is dropped.
+    pub fn resize(&mut self, len: usize) {
+        self.bytes.truncate(self.end);
+        self.bytes.resize(self.start + len, 0);
+        self.end = self.bytes.len();
+    }
+
+    /// The unit behind the frame; empty where it carries none.
+    pub fn unit(&self) -> &[u8] {
+        &self.bytes[self.end..]
+    }
+
+    /// Puts `unit` behind the frame in place of what was there. An empty slice takes the unit off.
+    pub fn set_unit(&mut self, unit: &[u8]) {
+        self.bytes.truncate(self.end);
+        self.bytes.extend_from_slice(unit);
+    }
+}
+
+/// Appends to the frame of a [`Packet`].
+#[derive(Debug)]
+pub struct FrameWriter<'a> {
+    bytes: &'a mut Vec<u8>,
+}
+
+impl FrameWriter<'_> {
+    /// Appends `bytes` to the frame.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
+/// Packets that are not in use. Taking one allocates only while the pool grows to what the traffic needs.
+#[derive(Debug, Default)]
+pub struct Pool {
+    free: Vec<Packet>,
+}
+
+impl Pool {
+    /// A packet without frame and unit.
+    pub fn take(&mut self) -> Packet {
+        let mut packet = self.free.pop().unwrap_or_default();
+        packet.reset();
+        packet
+    }
+
+    /// A copy of `packet`, bytes and meta.
+    pub fn copy(&mut self, packet: &Packet) -> Packet {
+        let mut copy = self.take();
+        copy.set_frame(packet.frame());
+        copy.set_unit(packet.unit());
+        copy.meta = packet.meta;
+        copy
+    }
+
+    /// Takes a packet back.
+    pub fn give(&mut self, packet: Packet) {
+        self.free.push(packet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_rides_behind_the_frame_and_leaves_it_unchanged() {
+        // Goal: frame and unit never mix. Method: attach, edit the frame's ends, take the unit off.
+        let mut p = Packet::new(b"frame");
+        p.set_unit(b"unit");
+        assert_eq!((p.frame(), p.unit()), (&b"frame"[..], &b"unit"[..]));
+        assert!(p.push_front(4));
+        assert_eq!((p.frame(), p.unit()), (&b"\0\0\0\0frame"[..], &b"unit"[..]));
+        assert!(p.push_front(-6));
+        assert_eq!((p.frame(), p.unit()), (&b"ame"[..], &b"unit"[..]));
+        assert!(!p.push_front(-4) && !p.push_front(1_000));
+        p.set_unit(b"");
+        p.resize(5);
+        assert_eq!((p.frame(), p.unit()), (&b"ame\0\0"[..], &b""[..]));
+    }
+
+    #[test]
+    fn a_pooled_packet_comes_back_clean() {
+        // Goal: nothing of an old packet shows in a new one. Method: dirty, give, take.
+        let mut pool = Pool::default();
+        let mut p = pool.take();
+        p.set_frame(b"old");
+        p.set_unit(b"old");
+        p.meta.time = 7;
+        pool.give(p);
+        let p = pool.take();
+        assert_eq!((p.frame(), p.unit(), p.meta), (&b""[..], &b""[..], Meta::default()));
+    }
+}

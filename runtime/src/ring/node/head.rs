@@ -1,0 +1,223 @@
+//! The head: runs the network function as a transaction, commits, and lets the unit ride.
+
+use super::{Node, Output, sign};
+use crate::entropy::Entropy;
+use crate::nf::{Frame, Verdict};
+use crate::packet::{Direction, Kind, Packet, Pool};
+use crate::piggyback::{UnitBuilder, UnitView};
+use crate::txn::{Txn, Workspace, WriteSet};
+
+/// The unit that is open: transactions that will be committed together, and the frames that wait for it.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// Records that came with the frames, and at the commit the head's own.
+    unit: UnitBuilder,
+    work: Workspace,
+    transactions: usize,
+    frames: Vec<Packet>,
+    /// The unit's bytes and those of its name, while it is sent.
+    whole: Vec<u8>,
+    name: Vec<u8>,
+}
+
+impl Open {
+    pub(super) fn new(entropy: Entropy, delta_limit: usize) -> Self {
+        let work = Workspace { writes: WriteSet::default(), entropy, emitted: Vec::new(), delta_limit };
+        Open {
+            unit: UnitBuilder::default(),
+            work,
+            transactions: 0,
+            frames: Vec::new(),
+            whole: Vec::new(),
+            name: Vec::new(),
+        }
+    }
+}
+
+impl Node {
+    /// A packet whose unit is applied here: the unit joins the open one, the frame passes the network function.
+    pub(super) fn stage(&mut self, mut packet: Packet, news: bool, out: &mut Output) {
+        let alone = packet.meta.kind == Kind::Unit;
+        if alone && !news {
+            return out.pool.give(packet); // what it did is here, and has been passed on
+        }
+        let unit = UnitView::trusted(if alone { packet.frame() } else { packet.unit() });
+        if !unit.is_empty() && !self.carry_on(&unit) {
+            self.close(out);
+            // An empty unit takes any other in.
+            let _ = self.carry_on(&unit);
+        }
+        if alone || !self.is_head() {
+            return out.pool.give(packet);
+        }
+        packet.set_unit(&[]);
+        self.transact(packet, out);
+        let full = self.open.work.writes.delta_bytes() > self.open.work.delta_limit;
+        if full || self.open.transactions >= self.plan.unit_frames {
+            self.close(out);
+        }
+    }
+
+    /// Puts the records of a unit that has not reached its tail here into the open unit.
+    fn carry_on(&mut self, unit: &UnitView<'_>) -> bool {
+        let (plan, stores, index) = (&self.plan, &self.stores, self.index);
+        self.open.unit.absorb(unit, |stage| {
+            let store = stores.get(usize::from(stage))?.as_ref()?;
+            (plan.tail(usize::from(stage)) != index).then_some(&store.versions)
+        })
+    }
+
+    /// Runs the network function on a frame. What it drops or aborts ends here; the open unit stays.
+    fn transact(&mut self, mut packet: Packet, out: &mut Output) {
+        self.time = self.time.max(packet.meta.time);
+        let open = &mut self.open;
+        let store = self.stores[self.index].as_ref().expect("a head that is up holds its stage's store");
+        let beginning = open.work.begin();
+        let mut txn = Txn::new(&mut open.work, &mut out.pool, self.time);
+        let verdict = self.nfs[self.index].run(&mut Frame::new(&mut packet), &*store.state, &mut txn);
+        open.transactions += 1;
+        self.stats.processed += 1;
+        let reason = match verdict {
+            Ok(Verdict::Forward) => {
+                self.stats.forwarded += 1;
+                open.work.keep(&beginning);
+                return open.frames.push(packet);
+            }
+            Ok(Verdict::Drop(reason)) => {
+                open.work.keep(&beginning);
+                reason
+            }
+            Err(abort) => {
+                open.work.abort(&beginning, &mut out.pool);
+                abort.reason
+            }
+        };
+        self.stats.drops.count(reason);
+        out.pool.give(packet);
+    }
+
+    /// Removes idle rows of one partition: a transaction whose unit travels without a packet.
+    pub(super) fn sweep(&mut self, out: &mut Output) {
+        if !self.is_head() || self.time < self.next_sweep {
+            return;
+        }
+        self.next_sweep = self.time + self.plan.limits.sweep_every;
+        self.sweep_at = (self.sweep_at + 1) % self.plan.layout.partitions;
+        let store = self.stores[self.index].as_ref().expect("a head that is up holds its stage's store");
+        let beginning = self.open.work.begin();
+        let mut txn = Txn::new(&mut self.open.work, &mut out.pool, self.time);
+        match self.nfs[self.index].run_sweep(&*store.state, &mut txn, self.sweep_at) {
+            Ok(()) => self.open.work.keep(&beginning),
+            Err(_) => self.open.work.abort(&beginning, &mut out.pool),
+        }
+        self.open.transactions += 1;
+        self.close(out);
+    }
+
+    /// Commits the open unit and sends everything that belongs to it on its way.
+    pub(super) fn close(&mut self, out: &mut Output) {
+        if self.open.transactions > 0 {
+            self.commit();
+        }
+        if self.open.unit.is_empty() && self.open.frames.is_empty() && self.open.work.emitted.is_empty() {
+            return;
+        }
+        let stores = &self.stores;
+        self.open.unit.forget_committed_reads(|stage| Some(&stores[usize::from(stage)].as_ref()?.commit));
+        let writes = self.open.unit.writes();
+        self.open.unit.encode_name(&mut self.open.name);
+        if writes {
+            self.open.unit.encode(&mut self.open.whole);
+            self.retained.push(&self.open.whole, self.now.timer);
+            self.stats.units_sent += 1;
+        }
+        self.send(writes, out);
+        self.open.unit.clear();
+    }
+
+    /// The commit: the record takes the version of each partition touched, and is applied to the head's store by the
+    /// very function that replicas use.
+    fn commit(&mut self) {
+        let open = &mut self.open;
+        let (read, written) = (open.work.writes.read(), open.work.writes.written());
+        if !read.union(written).is_empty() {
+            let store = self.stores[self.index].as_mut().expect("a head that is up holds its stage's store");
+            let record = open.unit.add(self.index as u8);
+            for partition in read.union(written).iter() {
+                record.note(partition, store.versions[partition], written.contains(partition));
+            }
+            if !written.is_empty() {
+                open.work.writes.encode(record.delta_mut());
+                store.take(record.delta(), written);
+                self.recorder.committed(self.index, self.time, record);
+            }
+            if self.plan.f() == 0 {
+                open.unit.clear(); // nobody replicates it
+            }
+        }
+        open.work.writes.clear();
+        open.transactions = 0;
+    }
+
+    /// Sends the frames of the closed unit: the first that goes forward carries it, the others its name. What can't
+    /// carry its name waits here until the unit is committed, and so does what goes backward or leaves the chain.
+    fn send(&mut self, writes: bool, out: &mut Output) {
+        let mut frames = std::mem::take(&mut self.open.frames);
+        let carried =
+            writes && frames.first().is_some_and(|frame| self.can_carry(frame, self.open.whole.len()));
+        if writes && !carried {
+            self.send_alone(out);
+        }
+        let mut carries = carried;
+        for mut packet in frames.drain(..) {
+            let ride = if carries { &self.open.whole } else { &self.open.name };
+            if self.can_carry(&packet, ride.len()) {
+                packet.set_unit(ride);
+                self.stats.unit_bytes += ride.len() as u64;
+                sign(&mut packet, self.index, self.incarnation);
+                out.forward.push(packet);
+            } else {
+                self.hold(packet, out);
+            }
+            carries = false;
+        }
+        self.open.frames = frames;
+        while let Some(packet) = self.open.work.emitted.pop() {
+            self.stats.generated += 1;
+            self.hold(packet, out);
+        }
+    }
+
+    /// Whether a frame goes forward from here, at once, with `bytes` behind it.
+    fn can_carry(&self, packet: &Packet, bytes: usize) -> bool {
+        packet.meta.direction == Direction::Outbound
+            && self.index != self.plan.last()
+            && (bytes == 0 || packet.frame().len() + bytes <= self.plan.limits.mtu)
+            && !self.hold.blocks(packet)
+    }
+
+    fn send_alone(&mut self, out: &mut Output) {
+        self.stats.unit_bytes += self.open.whole.len() as u64;
+        let mut packet = unit_alone(&self.open.whole, &mut out.pool);
+        sign(&mut packet, self.index, self.incarnation);
+        out.forward.push(packet);
+    }
+
+    /// Lets a frame leave when the unit that was just closed is committed: at once where there is none.
+    fn hold(&mut self, mut packet: Packet, out: &mut Output) {
+        if self.open.name.is_empty() && !self.hold.blocks(&packet) {
+            self.depart(packet, out);
+        } else {
+            packet.set_unit(&self.open.name);
+            self.hold.push(packet);
+        }
+    }
+}
+
+/// A message that is a unit and nothing else.
+pub(super) fn unit_alone(unit: &[u8], pool: &mut Pool) -> Packet {
+    let mut packet = pool.take();
+    packet.set_frame(unit);
+    packet.meta.kind = Kind::Unit;
+    packet
+}

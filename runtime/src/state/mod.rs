@@ -1,0 +1,190 @@
+//! State: what a network function must not lose, as typed tables in partitions.
+//!
+//! [`state!`](crate::state!) declares a state. Rows are typed; only changes are bytes ([`Change`]), and one function
+//! takes them in, [`AnyTable::apply`], whether they come from a commit, a unit, a snapshot or a log.
+
+mod hash;
+mod table;
+
+use std::any::Any;
+use std::fmt;
+
+pub use hash::{Place, Placement, hash_bytes};
+pub use table::{NEVER, Plain, Table};
+
+use crate::clock::Nanos;
+use crate::limits::MAX_PARTITIONS;
+
+/// How the stores of a chain are cut: the same on every node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Partitions of each store, 1 … 64.
+    pub partitions: usize,
+    /// Seed of the hash that places keys.
+    pub hash_seed: u64,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Layout { partitions: MAX_PARTITIONS, hash_seed: 0x7061_6e6e_6965_7221 }
+    }
+}
+
+impl Layout {
+    /// The placement of keys that this layout asks for.
+    pub fn placement(&self) -> Placement {
+        Placement::new(self.hash_seed, self.partitions)
+    }
+}
+
+/// One row's change, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// The table's number in its state.
+    pub table: u8,
+    /// The key's bytes.
+    pub key: &'a [u8],
+    /// The new value's bytes; `None` deletes the row.
+    pub value: Option<&'a [u8]>,
+    /// When the row expires, or [`NEVER`].
+    pub expires: Nanos,
+}
+
+/// Sizes of a table's rows in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowBytes {
+    /// Bytes of a key.
+    pub key: usize,
+    /// Bytes of a value.
+    pub value: usize,
+}
+
+/// A table whose types are not known: what replicas, snapshots, digests and reports see.
+pub trait AnyTable: Send + Sync + fmt::Debug {
+    /// The table's name.
+    fn name(&self) -> &'static str;
+    /// The table's number in its state.
+    fn number(&self) -> u8;
+    /// Rows in the table, expired ones included.
+    fn len(&self) -> usize;
+    /// Whether the table has no rows.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// How many rows the table takes: a bound for new keys at the head. Replicas take what the head took.
+    fn capacity(&self) -> usize;
+    /// Sizes of the rows.
+    fn row_bytes(&self) -> RowBytes;
+    /// Where a key, given as bytes, lives.
+    fn place_of(&self, key: &[u8]) -> Place;
+    /// Takes a change in. Lengths must be those of [`AnyTable::row_bytes`]; others change nothing.
+    fn apply(&mut self, change: &Change<'_>);
+    /// Shows each row of a partition, in no order.
+    fn visit(&self, partition: usize, visit: &mut dyn FnMut(Change<'_>));
+    /// Shows the keys of a partition that have expired at `now`, oldest first, at most `most`.
+    fn visit_expired(&self, partition: usize, now: Nanos, most: usize, visit: &mut dyn FnMut(&[u8]));
+}
+
+/// A state whose type is not known.
+pub trait AnyState: Any + Send + Sync + fmt::Debug {
+    /// How many tables there are.
+    fn tables(&self) -> usize;
+    /// A table by its number.
+    fn table(&self, number: usize) -> Option<&dyn AnyTable>;
+    /// A table by its number, to apply changes.
+    fn table_mut(&mut self, number: usize) -> Option<&mut dyn AnyTable>;
+}
+
+impl dyn AnyState {
+    /// The state as the type `S` that it was made as.
+    pub fn downcast<S: State>(&self) -> Option<&S> {
+        (self as &dyn Any).downcast_ref()
+    }
+
+    /// All tables in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &dyn AnyTable> {
+        (0..self.tables()).filter_map(|number| self.table(number))
+    }
+
+    /// A number that two states with the same rows share: independent of the order of rows, partitions and nodes.
+    pub fn digest(&self, layout: &Layout) -> u64 {
+        let mut sum = 0u64;
+        for table in self.iter() {
+            for partition in 0..layout.partitions {
+                table.visit(partition, &mut |row| {
+                    let key = hash_bytes(u64::from(row.table) + 1, row.key);
+                    let value = hash_bytes(key, row.value.unwrap_or_default());
+                    sum = sum.wrapping_add(hash_bytes(value, &row.expires.to_le_bytes()));
+                });
+            }
+        }
+        sum
+    }
+}
+
+/// A network function's state: a struct of tables. Declare it with [`state!`](crate::state!).
+pub trait State: AnyState + Sized {
+    /// An empty state.
+    fn new(layout: &Layout) -> Self;
+}
+
+/// Declares a state: a struct of tables, each `name: Key => Value [capacity]`.
+///
+/// ```
+/// pannier_runtime::state! {
+///     /// What a counter must not lose.
+///     pub struct Counters {
+///         /// Packets per VLAN.
+///         packets: u16 => u64 [4_096],
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! state {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$field_meta:meta])* $field:ident : $key:ty => $value:ty [$capacity:expr]),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        $vis struct $name { $($(#[$field_meta])* pub $field: $crate::state::Table<$key, $value>,)+ }
+
+        impl $crate::state::State for $name {
+            fn new(layout: &$crate::state::Layout) -> Self {
+                let mut number = 0u8;
+                let mut next = || { number += 1; number - 1 };
+                $name { $($field: $crate::state::Table::new(stringify!($field), next(), $capacity, layout),)+ }
+            }
+        }
+
+        impl $crate::state::AnyState for $name {
+            fn tables(&self) -> usize {
+                [$(stringify!($field)),+].len()
+            }
+            fn table(&self, number: usize) -> Option<&dyn $crate::state::AnyTable> {
+                let tables: [&dyn $crate::state::AnyTable; _] = [$(&self.$field),+];
+                tables.get(number).copied()
+            }
+            fn table_mut(&mut self, number: usize) -> Option<&mut dyn $crate::state::AnyTable> {
+                let tables: [&mut dyn $crate::state::AnyTable; _] = [$(&mut self.$field),+];
+                tables.into_iter().nth(number)
+            }
+        }
+    };
+}
+
+/// The state of a network function that keeps nothing.
+impl State for () {
+    fn new(_: &Layout) -> Self {}
+}
+
+impl AnyState for () {
+    fn tables(&self) -> usize {
+        0
+    }
+    fn table(&self, _: usize) -> Option<&dyn AnyTable> {
+        None
+    }
+    fn table_mut(&mut self, _: usize) -> Option<&mut dyn AnyTable> {
+        None
+    }
+}

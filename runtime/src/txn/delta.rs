@@ -1,0 +1,120 @@
+//! The delta: changed rows as bytes. One format for units, snapshots and logs, and one function that takes it in.
+//!
+//! ```text
+//! entry := tag(1) [expires(8, LE)] key [value]      tag = table << 2 | form
+//! form  := 0 put, never expires | 1 put, expires | 2 delete
+//! ```
+//! Lengths of key and value are the table's. All numbers are little endian.
+
+use crate::clock::Nanos;
+use crate::dependency::PartitionSet;
+use crate::state::{AnyState, Change, NEVER};
+
+const PUT: u8 = 0;
+const PUT_EXPIRING: u8 = 1;
+const DELETE: u8 = 2;
+
+/// Bytes that an entry needs besides its key and value, at most.
+pub const ENTRY_OVERHEAD: usize = 9;
+
+/// Why a delta was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeltaError {
+    /// The bytes end inside an entry.
+    #[error("the delta ends inside an entry")]
+    Truncated,
+    /// A table that the state does not have.
+    #[error("the delta names a table that the state does not have")]
+    UnknownTable,
+    /// A form that this version does not know.
+    #[error("the delta has an entry of an unknown form")]
+    UnknownForm,
+    /// A row of a partition that the record does not write.
+    #[error("the delta changes a partition that its record does not write")]
+    ForeignPartition,
+}
+
+/// Appends one change.
+pub fn put_change(out: &mut Vec<u8>, change: &Change<'_>) {
+    let form = match change.value {
+        None => DELETE,
+        Some(_) if change.expires == NEVER => PUT,
+        Some(_) => PUT_EXPIRING,
+    };
+    out.push(change.table << 2 | form);
+    if form == PUT_EXPIRING {
+        out.extend_from_slice(&change.expires.to_le_bytes());
+    }
+    out.extend_from_slice(change.key);
+    out.extend_from_slice(change.value.unwrap_or_default());
+}
+
+/// Takes the first entry off `rest`.
+fn take_change<'a>(rest: &mut &'a [u8], state: &dyn AnyState) -> Result<Change<'a>, DeltaError> {
+    let mut take = |len: usize| {
+        let (taken, after) = rest.split_at_checked(len).ok_or(DeltaError::Truncated)?;
+        *rest = after;
+        Ok(taken)
+    };
+    let tag = take(1)?[0];
+    let table = tag >> 2;
+    let sizes = state.table(usize::from(table)).ok_or(DeltaError::UnknownTable)?.row_bytes();
+    let mut expires = NEVER;
+    match tag & 3 {
+        PUT | DELETE => {}
+        PUT_EXPIRING => {
+            let bytes = take(8)?;
+            expires = Nanos::from_le_bytes(bytes.try_into().map_err(|_| DeltaError::Truncated)?);
+        }
+        _ => return Err(DeltaError::UnknownForm),
+    }
+    let key = take(sizes.key)?;
+    let value = if tag & 3 == DELETE { None } else { Some(take(sizes.value)?) };
+    Ok(Change { table, key, value, expires })
+}
+
+/// The changes of a delta for `state`, in order; the first damage ends them with an error.
+pub fn changes<'a>(
+    state: &dyn AnyState,
+    delta: &'a [u8],
+) -> impl Iterator<Item = Result<Change<'a>, DeltaError>> {
+    let mut rest = delta;
+    std::iter::from_fn(move || {
+        (!rest.is_empty()).then(|| {
+            let change = take_change(&mut rest, state);
+            if change.is_err() {
+                rest = &[];
+            }
+            change
+        })
+    })
+}
+
+/// Checks a whole delta before anything of it is applied.
+///
+/// # Errors
+/// The first damage, or a row outside of the partitions `written`.
+pub fn check(state: &dyn AnyState, delta: &[u8], written: PartitionSet) -> Result<(), DeltaError> {
+    for change in changes(state, delta) {
+        let change = change?;
+        let table = state.table(usize::from(change.table)).ok_or(DeltaError::UnknownTable)?;
+        if !written.contains(table.place_of(change.key).partition) {
+            return Err(DeltaError::ForeignPartition);
+        }
+    }
+    Ok(())
+}
+
+/// Takes a delta in: **the** way that state changes, at the head's commit, at a replica, in recovery and in replay.
+///
+/// The delta must have passed [`check`], or come from the head's own commit; from a damaged one the changes in front
+/// of the damage are taken.
+pub fn apply(state: &mut dyn AnyState, delta: &[u8]) {
+    let mut rest = delta;
+    while !rest.is_empty() {
+        let Ok(change) = take_change(&mut rest, state) else { return };
+        if let Some(table) = state.table_mut(usize::from(change.table)) {
+            table.apply(&change);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Transactions: what a network function reads and writes through.
+//!
+//! A [`Txn`] sees committed rows and its own writes; nobody sees its writes before the commit, and an aborted one
+//! leaves no trace. Time and random numbers come from it alone, so that a run can be recorded and replayed.
+
+pub mod delta;
+mod write_set;
+
+use std::ops::Deref;
+
+pub use write_set::{Savepoint, WriteSet};
+use zerocopy::IntoBytes;
+
+use crate::clock::Nanos;
+use crate::entropy::Entropy;
+use crate::packet::{Direction, Packet, Pool};
+use crate::state::{AnyState, Change, NEVER, Place, Plain, Table};
+use crate::wire::Malformed;
+use write_set::Found;
+
+/// Why a transaction was given up. It left no trace; its packet is dropped and counted under the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abort {
+    /// The drop reason, in snake case.
+    pub reason: &'static str,
+}
+
+impl Abort {
+    /// The table takes no new keys.
+    pub const TABLE_FULL: Abort = Abort { reason: "table_full" };
+    /// The transaction wrote more than a unit can carry on a link of this MTU.
+    pub const TOO_LARGE: Abort = Abort { reason: "transaction_too_large" };
+}
+
+impl From<Malformed> for Abort {
+    fn from(malformed: Malformed) -> Self {
+        Abort { reason: malformed.reason() }
+    }
+}
+
+/// The result of everything that a transaction does.
+pub type TxnResult<T> = Result<T, Abort>;
+
+/// A value that a transaction looked at without copying it.
+#[derive(Clone, Copy, Debug)]
+pub enum Peek<'s, V> {
+    /// The committed row: the reference lives across later writes of the transaction.
+    Committed(&'s V),
+    /// The transaction's own write.
+    Written(V),
+}
+
+impl<V> Deref for Peek<'_, V> {
+    type Target = V;
+    fn deref(&self) -> &V {
+        match self {
+            Peek::Committed(value) => value,
+            Peek::Written(value) => value,
+        }
+    }
+}
+
+/// What the transactions of one shard share from packet to packet.
+#[derive(Debug)]
+pub struct Workspace {
+    /// Writes of the open unit.
+    pub writes: WriteSet,
+    /// The shard's random numbers.
+    pub entropy: Entropy,
+    /// Frames that the open transactions made.
+    pub emitted: Vec<Packet>,
+    /// Bytes of delta that one transaction may write.
+    pub delta_limit: usize,
+}
+
+/// Where a transaction began, to undo all of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning {
+    writes: Savepoint,
+    entropy: Entropy,
+    emitted: usize,
+}
+
+impl Workspace {
+    /// Notes where the next transaction begins.
+    pub fn begin(&self) -> Beginning {
+        Beginning { writes: self.writes.savepoint(), entropy: self.entropy, emitted: self.emitted.len() }
+    }
+
+    /// Undoes a transaction without trace.
+    pub fn abort(&mut self, beginning: &Beginning, pool: &mut Pool) {
+        self.writes.rollback(&beginning.writes);
+        self.entropy = beginning.entropy;
+        self.emitted.drain(beginning.emitted..).for_each(|packet| pool.give(packet));
+    }
+
+    /// Keeps a transaction: its writes are part of the open unit.
+    pub fn keep(&mut self, beginning: &Beginning) {
+        self.writes.keep(&beginning.writes);
+    }
+}
+
+/// One running transaction.
+#[derive(Debug)]
+pub struct Txn<'a> {
+    work: &'a mut Workspace,
+    pool: &'a mut Pool,
+    now: Nanos,
+    /// Delta bytes at which this transaction has become too large.
+    ceiling: usize,
+}
+
+impl<'a> Txn<'a> {
+    /// Begins a transaction at the time `now`, in nanoseconds since the Unix epoch.
+    pub fn new(work: &'a mut Workspace, pool: &'a mut Pool, now: Nanos) -> Self {
+        let ceiling = work.writes.delta_bytes() + work.delta_limit;
+        Txn { work, pool, now, ceiling }
+    }
+
+    /// The transaction's time in nanoseconds since the Unix epoch: when its packet arrived at the chain.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// 64 random bits. An abort takes them back.
+    pub fn random(&mut self) -> u64 {
+        self.work.entropy.next_u64()
+    }
+
+    /// A random number below `bound`; 0 where `bound` is 0.
+    pub fn random_below(&mut self, bound: u64) -> u64 {
+        self.work.entropy.below(bound)
+    }
+
+    fn read<'s, K: Plain + Eq, V: Plain>(
+        &mut self,
+        table: &'s Table<K, V>,
+        place: Place,
+        key: &K,
+    ) -> Option<(Peek<'s, V>, Nanos)> {
+        self.work.writes.note_read(place.partition);
+        let row = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
+            Some(Found::Deleted) => None,
+            Some(Found::Written(bytes, expires)) => {
+                V::read_from_bytes(bytes).ok().map(|value| (Peek::Written(value), expires))
+            }
+            None => table.row(place, key).map(|(value, expires)| (Peek::Committed(value), expires)),
+        };
+        row.filter(|(_, expires)| *expires > self.now)
+    }
+
+    /// The value of a key, and its use: in a table with an idle timeout the row's time starts again. The row is
+    /// rewritten for that only when an eighth of the timeout has gone, so that busy flows write nothing.
+    ///
+    /// # Errors
+    /// [`Abort::TOO_LARGE`] where rewriting the row does not fit.
+    pub fn get<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> TxnResult<Option<V>> {
+        let place = table.place(key);
+        let Some((value, expires)) = self.read(table, place, key) else { return Ok(None) };
+        if let Some(idle) = table.idle()
+            && expires < self.now.saturating_add(idle - idle / 8)
+        {
+            self.write(table, place, key, Some(&*value), self.now.saturating_add(idle))?;
+        }
+        Ok(Some(*value))
+    }
+
+    /// The value of a key, without using it: its idle timeout goes on.
+    ///
+    /// # Errors
+    /// None today; the result leaves room for conflicts between shards.
+    pub fn peek<'s, K: Plain + Eq, V: Plain>(
+        &mut self,
+        table: &'s Table<K, V>,
+        key: &K,
+    ) -> TxnResult<Option<Peek<'s, V>>> {
+        Ok(self.read(table, table.place(key), key).map(|(value, _)| value))
+    }
+
+    /// Writes a row; in a table with an idle timeout its time starts now.
+    ///
+    /// # Errors
+    /// [`Abort::TABLE_FULL`] for a new key in a full table (expired rows make room), [`Abort::TOO_LARGE`].
+    pub fn put<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: K, value: V) -> TxnResult<()> {
+        let expires = table.idle().map_or(NEVER, |idle| self.now.saturating_add(idle));
+        self.write(table, table.place(&key), &key, Some(&value), expires)
+    }
+
+    /// Writes a row that expires after `idle` nanoseconds, whatever the table's timeout is.
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn put_for<K: Plain + Eq, V: Plain>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K,
+        value: V,
+        idle: Nanos,
+    ) -> TxnResult<()> {
+        self.write(table, table.place(&key), &key, Some(&value), self.now.saturating_add(idle))
+    }
+
+    /// Lets a row live until `idle` nanoseconds from now, if that is an eighth of `idle` or more beyond what it has.
+    /// A key that is not there stays so.
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn refresh<K: Plain + Eq, V: Plain>(
+        &mut self,
+        table: &Table<K, V>,
+        key: &K,
+        idle: Nanos,
+    ) -> TxnResult<()> {
+        let place = table.place(key);
+        let Some((value, expires)) = self.read(table, place, key) else { return Ok(()) };
+        let until = self.now.saturating_add(idle);
+        if expires < until.saturating_sub(idle / 8) {
+            self.write(table, place, key, Some(&*value), until)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces a value by a function of what is there, and returns the new one.
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn update<K: Plain + Eq, V: Plain>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K,
+        change: impl FnOnce(Option<V>) -> V,
+    ) -> TxnResult<V> {
+        let place = table.place(&key);
+        let old = self.read(table, place, &key).map(|(value, _)| *value);
+        let value = change(old);
+        let expires = table.idle().map_or(NEVER, |idle| self.now.saturating_add(idle));
+        self.write(table, place, &key, Some(&value), expires)?;
+        Ok(value)
+    }
+
+    /// Deletes a row, and says whether a live one was there.
+    ///
+    /// # Errors
+    /// [`Abort::TOO_LARGE`].
+    pub fn delete<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> TxnResult<bool> {
+        let place = table.place(key);
+        let live = self.read(table, place, key).is_some();
+        if live || table.row(place, key).is_some() {
+            self.write::<K, V>(table, place, key, None, NEVER)?;
+        }
+        Ok(live)
+    }
+
+    /// Rows of `partition` that have expired, oldest first: what a sweep of the network function's own deletes.
+    pub fn idle_rows<K: Plain + Eq, V: Plain>(&self, table: &Table<K, V>, partition: usize) -> Vec<(K, V)> {
+        table.expired(partition, self.now, crate::limits::SWEEP_ROWS)
+    }
+
+    /// Deletes the expired rows of `partition` in every table: what a sweep does by default.
+    ///
+    /// # Errors
+    /// [`Abort::TOO_LARGE`] never hides rows for good: what did not fit goes with the next sweep.
+    pub fn remove_idle(&mut self, state: &dyn AnyState, partition: usize) -> TxnResult<()> {
+        let (writes, ceiling) = (&mut self.work.writes, self.ceiling);
+        for table in state.iter() {
+            let placement = |key: &[u8]| table.place_of(key);
+            table.visit_expired(partition, self.now, crate::limits::SWEEP_ROWS, &mut |key| {
+                if writes.delta_bytes() + key.len() + delta::ENTRY_OVERHEAD <= ceiling {
+                    let change = Change { table: table.number(), key, value: None, expires: NEVER };
+                    writes.write(&change, placement(key), true);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Sends a frame of the network function's own making in `direction`. It leaves once this transaction is
+    /// committed everywhere, and not at all where it aborts.
+    pub fn emit(&mut self, frame: &[u8], direction: Direction) {
+        let mut packet = self.pool.take();
+        packet.set_frame(frame);
+        packet.meta.direction = direction;
+        packet.meta.time = self.now;
+        self.work.emitted.push(packet);
+    }
+
+    fn write<K: Plain + Eq, V: Plain>(
+        &mut self,
+        table: &Table<K, V>,
+        place: Place,
+        key: &K,
+        value: Option<&V>,
+        expires: Nanos,
+    ) -> TxnResult<()> {
+        let stored = table.row(place, key).is_some();
+        if value.is_some()
+            && !stored
+            && self.work.writes.find(number(table), place.hash, key.as_bytes()).is_none()
+        {
+            self.make_room(table, place)?;
+        }
+        let change = Change {
+            table: number(table),
+            key: key.as_bytes(),
+            value: value.map(IntoBytes::as_bytes),
+            expires,
+        };
+        self.work.writes.write(&change, place, stored);
+        if self.work.writes.delta_bytes() > self.ceiling {
+            return Err(Abort::TOO_LARGE);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a new row has a place, if need be that of an expired one.
+    fn make_room<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, place: Place) -> TxnResult<()> {
+        use crate::state::AnyTable;
+        let rows = table.len().saturating_add_signed(self.work.writes.growth(number(table)));
+        if rows < table.capacity() {
+            return Ok(());
+        }
+        let writes = &self.work.writes;
+        let unused = |key: &K| writes.find(number(table), table.place(key).hash, key.as_bytes()).is_none();
+        let Some(old) = table.evictable(place.partition, self.now, unused) else {
+            return Err(Abort::TABLE_FULL);
+        };
+        let at = table.place(&old);
+        let change = Change { table: number(table), key: old.as_bytes(), value: None, expires: NEVER };
+        self.work.writes.write(&change, at, true);
+        Ok(())
+    }
+}
+
+fn number<K: Plain + Eq, V: Plain>(table: &Table<K, V>) -> u8 {
+    crate::state::AnyTable::number(table)
+}
