@@ -178,6 +178,16 @@ mod tests {
     }
 
     #[test]
+    fn no_change_keeps_either_zero() {
+        // Goal: an edit without effect leaves the packet's bytes. Method: both zeros, changes that sum to none.
+        for checksum in [0, 0xFFFF] {
+            assert_eq!(update16(checksum, 5, 5), checksum);
+            assert_eq!(update32(checksum, [1, 2, 3, 4], [3, 4, 1, 2]), checksum);
+            assert_eq!(Delta::new().apply(checksum), checksum);
+        }
+    }
+
+    #[test]
     fn udp_zero_means_not_computed() {
         // Goal: RFC 768's two zeros are kept apart. Method: the update that lands on zero, and from zero.
         let delta = Delta::new().word(0x5555, 0x3285);
@@ -216,7 +226,9 @@ mod tests {
         }
 
         #[test]
-        fn wrong_stays_wrong_by_the_same_amount(checksum: u16, error in 1..0xFFFF_u32, old: [u8; 16], new: [u8; 16]) {
+        fn wrong_stays_wrong_by_the_same_amount(
+            checksum: u16, error in 1..0xFFFF_u32, old: [u8; 16], new: [u8; 16],
+        ) {
             // Goal: an update hides no damage. Method: update a right and a damaged checksum alike.
             let damaged = ((u32::from(checksum) + error) % 0xFFFF) as u16;
             let distance = |a: u16, b: u16| (u32::from(b) + 0xFFFF - u32::from(a)) % 0xFFFF;
@@ -233,7 +245,9 @@ mod tests {
         }
 
         #[test]
-        fn a_split_sum_is_the_whole_sum(data in prop::collection::vec(any::<u8>(), 0..64), at in 0_usize..64) {
+        fn a_split_sum_is_the_whole_sum(
+            data in prop::collection::vec(any::<u8>(), 0..64), at in 0_usize..64,
+        ) {
             // Goal: runs may be summed apart. Method: split at an even place and compare.
             let at = at.min(data.len()) & !1;
             let parts = Sum::new().bytes(&data[..at]).bytes(&data[at..]);

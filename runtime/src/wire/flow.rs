@@ -98,8 +98,9 @@ impl Flow {
         })
     }
 
-    /// A flow without VLAN tags. For ICMP it is a query, whose identifier is the nonzero port, or
-    /// the source port. Both addresses must be of one version, else IPv4 is written as mapped IPv6.
+    /// A flow without VLAN tags. For ICMP it is a query: the identifier is a request's source port or
+    /// a reply's destination port, and the other port is 0. If the addresses differ in version, the
+    /// flow is IPv6 and the IPv4 address a mapped one.
     #[must_use]
     pub fn new(protocol: u8, source: SocketAddr, destination: SocketAddr) -> Flow {
         let octets = |address: IpAddr| match address {

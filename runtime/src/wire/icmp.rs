@@ -91,7 +91,8 @@ pub struct IcmpHeader {
     pub checksum: U16,
     /// In a query: the identifier.
     pub id: U16,
-    /// In a query: the sequence number. In "fragmentation needed": the next hop's MTU in bytes (RFC 1191 §4).
+    /// In a query: the sequence number.
+    /// In "fragmentation needed": the next hop's MTU in bytes (RFC 1191 §4).
     pub sequence: U16,
 }
 

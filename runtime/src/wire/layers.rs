@@ -352,6 +352,15 @@ mod tests {
     }
 
     #[test]
+    fn udp_data_ends_where_its_length_says() {
+        // Goal: bytes between the datagram's end and the packet's are no data. Method: shorten the UDP length.
+        let mut frame = FrameBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2, b"data+surplus");
+        frame[39] = 12;
+        let layers = Layers::parse(&frame).expect("a surplus is allowed");
+        assert_eq!((layers.payload(&frame), layers.l4_length()), (Some(42..46), 20));
+    }
+
+    #[test]
     fn fragments_show_their_place() {
         // Goal: only a first fragment has an L4 header, of either version. Method: first, later, atomic.
         for builder in

@@ -14,7 +14,8 @@
 //! | [`verify`] | whole checksums: right, wrong, absent; recomputed |
 //! | [`checksum`] | the arithmetic below all of these |
 //! | [`build`] | whole frames for tests and generators |
-//! | [`ethernet`] [`arp`] [`ip`] [`ipv4`] [`ipv6`] [`icmp`] [`tcp`] [`udp`] | one protocol each: layout, checked view, edits |
+//! | [`ethernet`] [`arp`] [`ip`] [`ipv4`] [`ipv6`] | L2 and L3: layout, checked view, edits |
+//! | [`icmp`] [`tcp`] [`udp`] | L4, likewise |
 //!
 //! Each protocol file has the same shape: a `#[repr(C)]` struct that is the header's layout,
 //! `view` (checked) and `view_mut` (present), accessors, edits, tests.

@@ -4,7 +4,9 @@ use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 
 use super::{
-    Flow, FrameBuilder, Layers, Side, rewrite,
+    Flow, FrameBuilder, Layers, Side,
+    properties::mangled,
+    rewrite,
     verify::{L4Checksum, ipv4_checksum_is_right, l4_checksum},
 };
 
@@ -149,5 +151,23 @@ proptest! {
         let address = if is_ipv4 { [a, b, c, d].into() } else { address.into() };
         rewrite(&mut frame, &layers, side, address, port).expect("the version fits");
         compare(&frame)?;
+    }
+
+    #[test]
+    fn mangled_frames_agree_where_both_accept(frame in mangled()) {
+        // Goal: no field is misread in odd frames. Method: compare bounds where both call it well-formed.
+        if let (Ok(layers), Ok(packet)) = (Layers::parse(&frame), SlicedPacket::from_ethernet(&frame))
+            && let (Some(at), Some(transport)) = (layers.l4_offset(), &packet.transport)
+        {
+            let payload = packet.net.as_ref().and_then(|net| net.ip_payload_ref()).expect("L4 is in IP");
+            prop_assert_eq!(layers.protocol(), Some(payload.ip_number.0));
+            prop_assert_eq!(&frame[at..layers.end()], payload.payload);
+            let data = match transport {
+                TransportSlice::Udp(udp) => udp.payload(),
+                TransportSlice::Tcp(tcp) => tcp.payload(),
+                _ => &payload.payload[8..],
+            };
+            prop_assert_eq!(&frame[layers.payload(&frame).expect("there is an L4 header")], data);
+        }
     }
 }

@@ -5,25 +5,36 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
 use super::{
-    Flow, IcmpError, Layers, Quote, Side, arp::ArpPacket, icmp_error, oracle::frames, rewrite,
-    rewrite_quoted, set_destination, set_destination_port, set_source, set_source_port, symmetric_hash,
-    verify,
+    Flow, FrameBuilder, IcmpError, L3, Layers, Quote, Side, arp::ArpPacket, icmp_error, oracle::frames,
+    rewrite, rewrite_quoted, set_destination, set_destination_port, set_source, set_source_port,
+    symmetric_hash, verify,
 };
 
 /// Bytes that get past the first checks more often than noise does: a good frame with random bytes
-/// written over it, wrapped into an ICMP error or not, and cut.
-fn mangled() -> impl Strategy<Value = Vec<u8>> {
+/// written over it, then cut. Good frames are whole packets, ICMP errors about them, and fragments.
+pub(super) fn mangled() -> impl Strategy<Value = Vec<u8>> {
     let noise = prop::collection::vec(any::<u8>(), 0..128);
-    let wrapped = (frames(), any::<[u8; 4]>(), prop_oneof![Just(3_u8), Just(11), any::<u8>()]).prop_map(
-        |(frame, rest, icmp_type)| {
-            let quoted = &frame[14..];
-            match frame[12] {
-                0x86 => super::FrameBuilder::ipv6([1; 16], [2; 16]).icmp(icmp_type & 0x7F, 0, rest, quoted),
-                _ => super::FrameBuilder::ipv4([1; 4], [2; 4]).icmp(icmp_type, 0, rest, quoted),
-            }
-        },
-    );
-    let good = prop_oneof![frames(), wrapped];
+    let error_type = prop_oneof![Just(3_u8), Just(11), any::<u8>()];
+    let error = (frames(), any::<[u8; 4]>(), error_type).prop_map(|(frame, rest, icmp_type)| {
+        let layers = Layers::parse(&frame).expect("the builder's frames are well-formed");
+        let quoted = &frame[layers.l3_offset()..];
+        match layers.l3() {
+            L3::Ipv6 => FrameBuilder::ipv6([1; 16], [2; 16]).icmp(icmp_type & 0x7F, 0, rest, quoted),
+            _ => FrameBuilder::ipv4([1; 4], [2; 4]).icmp(icmp_type, 0, rest, quoted),
+        }
+    });
+    let protocols = prop_oneof![Just(1_u8), Just(6), Just(17), Just(58), any::<u8>()];
+    let place = (any::<bool>(), any::<u32>(), prop_oneof![Just(0_u16), any::<u16>()], any::<bool>());
+    let payload = prop::collection::vec(any::<u8>(), 0..60);
+    let fragment =
+        (place, protocols, payload).prop_map(|((is_ipv6, id, offset, more), protocol, payload)| {
+            let builder = match is_ipv6 {
+                true => FrameBuilder::ipv6([1; 16], [2; 16]),
+                false => FrameBuilder::ipv4([1; 4], [2; 4]),
+            };
+            builder.fragment(id, offset, more).raw(protocol, &payload)
+        });
+    let good = prop_oneof![frames(), error, fragment];
     let damage = prop::collection::vec((12_usize..90, any::<u8>()), 0..4);
     let damaged = (good, damage, prop_oneof![Just(usize::MAX), 0_usize..120]).prop_map(
         |(mut frame, damage, length)| {
@@ -85,7 +96,7 @@ proptest! {
 
     #[test]
     fn edits_stay_inside_the_packet(frame in mangled(), port: u16) {
-        // Goal: lengths, protocols, padding and payload are not an edit's. Method: edit, parse again, compare.
+        // Goal: an edit leaves lengths, padding and payload alone. Method: edit, parse again, compare.
         if let Ok(layers) = Layers::parse(&frame) {
             let mut edited = frame.clone();
             let address: IpAddr = Ipv4Addr::from_bits(port.into()).into();
@@ -119,6 +130,28 @@ proptest! {
             prop_assert_eq!(quote.header_checksum_is_right(&edited), right);
             let after = Quote::parse(&edited, &layers).expect("an edit keeps lengths");
             prop_assert_eq!(after.flow().source(), address);
+        }
+    }
+
+    #[test]
+    fn an_answer_is_valid_and_final(frame in mangled(), icmp_type in 11_u8..13) {
+        // Goal: errors are matched by hosts and cause none. Method: answer, verify, answer the answer.
+        let mut out = [0; 700];
+        let error = IcmpError::new(icmp_type, 1);
+        if let Ok(layers) = Layers::parse(&frame)
+            && let Some(length) = icmp_error(&frame, &layers, error, Ipv4Addr::new(192, 0, 2, 1), &mut out)
+        {
+            let answer = &out[..length];
+            let parsed = Layers::parse(answer).expect("an answer is well-formed");
+            prop_assert!(verify::ipv4_checksum_is_right(answer, &parsed));
+            prop_assert_eq!(verify::l4_checksum(answer, &parsed), verify::L4Checksum::Right);
+            prop_assert_eq!(parsed.vlan_controls(), layers.vlan_controls());
+            if layers.l4_offset().is_some() {
+                let quote = Quote::parse(answer, &parsed).expect("an answer quotes enough");
+                prop_assert_eq!(Some(quote.flow()), Flow::of(&frame, &layers));
+            }
+            let again = icmp_error(answer, &parsed, error, Ipv4Addr::new(10, 0, 0, 1), &mut [0; 700]);
+            prop_assert_eq!(again, None);
         }
     }
 }

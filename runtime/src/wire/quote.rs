@@ -260,6 +260,17 @@ mod tests {
     }
 
     #[test]
+    fn a_quoted_later_fragment_keeps_its_payload() {
+        // Goal: payload is not taken for ports. Method: quote a later fragment, compare behind its IP header.
+        let sent = FrameBuilder::ipv4(OUTSIDE, SERVER).fragment(5, 8, true).raw(protocol::TCP, &[0x11; 24]);
+        let frame = error(11, &sent[14..]);
+        let layers = Layers::parse(&frame).expect("the error is well-formed");
+        let quote = Quote::parse(&frame, &layers).expect("the quote is well-formed");
+        assert!(quote.is_later_fragment() && quote.flow().source_port() == 0);
+        assert_eq!(inwards(frame)[20..], [0x11; 24]);
+    }
+
+    #[test]
     fn queries_quote_nothing() {
         // Goal: only errors are errors. Method: ask for the quote of an echo and of a UDP datagram.
         let builder = FrameBuilder::ipv4(ROUTER, OUTSIDE);
