@@ -25,6 +25,14 @@ pub enum PlanError {
     /// No stage.
     #[error("a chain needs at least one stage")]
     NoStage,
+    /// Not as many network functions as the plan has stages.
+    #[error("the plan has {planned} stages, and {given} network functions were given")]
+    StageCount {
+        /// Stages of the plan.
+        planned: usize,
+        /// Network functions given.
+        given: usize,
+    },
     /// Too many nodes.
     #[error("a chain has at most {MAX_NODES} nodes, one per stage or f + 1; this one would have {0}")]
     TooManyNodes(usize),

@@ -23,7 +23,8 @@ pub(super) struct Link {
     next_repair: Nanos,
     /// Something was applied or committed since it was last acted upon.
     pub(super) news: bool,
-    committed_news: bool,
+    /// A commit vector rose since frames and units were last let go.
+    pub(super) committed_news: bool,
     /// The next acknowledgement names every partition.
     pub(super) tell_all: bool,
     next_tell_all: Nanos,

@@ -190,6 +190,7 @@ impl Node {
             self.joining = None;
             self.link.tell_all = true;
             self.link.reconnect();
+            self.link.committed_news = true; // what came with the stores may be committed already
             out.caught_up = true;
         }
     }
