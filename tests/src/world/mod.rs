@@ -153,9 +153,9 @@ impl World {
     fn step(&mut self) {
         let dice = self.random.below(1_000);
         match dice {
-            0..200 if !self.calm => self.ingress(),
-            0..640 => self.deliver(),
-            640..880 => self.tick(),
+            0..120 if !self.calm => self.ingress(),
+            0..780 => self.deliver(),
+            780..880 => self.tick(),
             880..940 => self.deliver_control(),
             940..970 => self.deliver_view(),
             970..985 if !self.calm => self.crash(),
@@ -190,7 +190,7 @@ impl World {
         let at = self.random.below(self.network.len().min(12) as u64) as usize;
         let (to, first) = self.network.remove(at);
         let mut burst = vec![first];
-        while self.random.chance(0.5) {
+        while self.random.chance(0.7) {
             let Some(at) = self.network.iter().take(12).position(|(other, _)| *other == to) else { break };
             burst.push(self.network.remove(at).1);
         }
