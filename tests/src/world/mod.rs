@@ -61,6 +61,8 @@ pub struct World {
     pub journal: Journal,
     nodes: Vec<Option<Node>>,
     network: Vec<(usize, Packet)>,
+    /// Messages that come when nobody expects them any more.
+    late: Vec<(usize, Packet)>,
     control: Vec<(usize, Packet)>,
     views: Vec<(usize, View)>,
     orchestrator: Orchestrator,
@@ -99,6 +101,7 @@ impl World {
             nfs,
             journal,
             network: Vec::new(),
+            late: Vec::new(),
             control: Vec::new(),
             views: Vec::new(),
             orchestrator,
@@ -146,6 +149,7 @@ impl World {
     fn is_at_rest(&self) -> bool {
         self.network.iter().all(|(_, p)| p.meta.kind == Kind::Acknowledge)
             && self.control.is_empty()
+            && self.late.is_empty()
             && self.views.is_empty()
             && self.nodes.iter().all(|node| node.as_ref().is_some_and(Node::is_idle))
     }
@@ -156,7 +160,8 @@ impl World {
             0..120 if !self.calm => self.ingress(),
             0..780 => self.deliver(),
             780..880 => self.tick(),
-            880..940 => self.deliver_control(),
+            880..890 => self.network.extend(self.late.pop()),
+            890..940 => self.deliver_control(),
             940..970 => self.deliver_view(),
             970..985 if !self.calm => self.crash(),
             _ => self.orchestrate(),
@@ -227,7 +232,9 @@ impl World {
             if !self.calm && self.random.chance(0.05) {
                 self.network.push((to, packet.clone()));
             }
-            self.network.push((to, packet));
+            let network =
+                if !self.calm && self.random.chance(0.03) { &mut self.late } else { &mut self.network };
+            network.push((to, packet));
         }
         self.control.append(&mut self.out.control);
         self.released.extend(self.out.released.drain(..).map(|p| provenance::path(p.frame())));

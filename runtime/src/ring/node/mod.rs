@@ -225,7 +225,8 @@ impl Node {
     /// that is not committed: it may come from anybody.
     fn is_fenced(&self, packet: &Packet) -> bool {
         let predecessor = self.plan.predecessor(self.index);
-        !packet.unit().is_empty() && !self.view.accepts(predecessor, packet.meta.incarnation)
+        let carries_unit = packet.meta.kind == Kind::Unit || !packet.unit().is_empty();
+        carries_unit && !self.view.accepts(predecessor, packet.meta.incarnation)
     }
 
     fn refuse(&mut self, packet: Packet, reason: &'static str, out: &mut Output) {
