@@ -181,11 +181,11 @@ impl UnitBuilder {
         fits
     }
 
-    /// Drops what no receiver needs: reads that `commit` says are everywhere, and records with nothing left.
-    pub fn forget_committed_reads<'v>(&mut self, commit: impl Fn(u8) -> Option<&'v Vector>) {
+    /// Drops what no receiver needs: what `commit` says is everywhere, and records with nothing left.
+    pub fn forget_committed<'v>(&mut self, commit: impl Fn(u8) -> Option<&'v Vector>) {
         for record in &mut self.records[..self.used] {
             if let Some(commit) = commit(record.stage) {
-                record.forget_committed_reads(commit);
+                record.forget_committed(commit);
             }
         }
         let mut kept = 0;

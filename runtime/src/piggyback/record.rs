@@ -174,12 +174,16 @@ impl Record {
         self.delta.extend_from_slice(other.delta);
     }
 
-    /// Forgets reads that `commit` covers: they are known everywhere.
-    pub fn forget_committed_reads(&mut self, commit: &Vector) {
+    /// Forgets what `commit` covers, for that is known everywhere: reads one by one, writes all together.
+    pub fn forget_committed(&mut self, commit: &Vector) {
         for partition in self.read.iter() {
             if commit[partition] >= self.version[partition] {
                 self.read.0 &= !(1 << partition);
             }
+        }
+        if self.written.iter().all(|partition| commit[partition] > self.version[partition]) {
+            self.written = PartitionSet::default();
+            self.delta.clear();
         }
     }
 

@@ -123,7 +123,7 @@ impl Node {
             return;
         }
         let stores = &self.stores;
-        self.open.unit.forget_committed_reads(|stage| Some(&stores[usize::from(stage)].as_ref()?.commit));
+        self.open.unit.forget_committed(|stage| Some(&stores[usize::from(stage)].as_ref()?.commit));
         let writes = self.open.unit.writes();
         self.open.unit.encode_name(&mut self.open.name);
         if writes {
