@@ -1,5 +1,7 @@
-//! Chains of network functions: chain files, placement on the ring, and the in-process chain.
+//! Chains of network functions: chain files, placement on the ring, the in-process chain and its runs on captures.
 
 pub mod chain;
+pub mod config;
+pub mod draw;
 
 pub use chain::{Chain, ChainStage, Summary};

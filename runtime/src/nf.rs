@@ -84,6 +84,14 @@ pub trait Nf: Send + Sync + 'static {
         txn.remove_idle(state, partition)
     }
 
+    /// Bytes that one transaction may write, so that the ring's MTU can be checked before anything runs: here one new
+    /// row in each table, with an old one making room.
+    fn largest_delta(&self, state: &Self::State) -> usize {
+        let state: &dyn AnyState = state;
+        let rows = state.iter().map(AnyTable::row_bytes);
+        rows.map(|row| 2 * row.key + row.value + 2 * crate::txn::delta::ENTRY_OVERHEAD).sum()
+    }
+
     /// Addresses that belong to this function on the outside (a NAT's): packets to them are inbound.
     fn addresses(&self) -> Vec<IpAddr> {
         Vec::new()
@@ -151,11 +159,8 @@ pub trait AnyNf: Send + Sync {
     fn run_sweep(&self, state: &dyn AnyState, txn: &mut Txn<'_>, partition: usize) -> TxnResult<()>;
     /// [`Nf::addresses`].
     fn outside_addresses(&self) -> Vec<IpAddr>;
-    /// Bytes of the largest row, with what a delta adds: a unit must have room for it.
-    fn largest_row(&self, layout: &Layout) -> usize {
-        let state = self.new_state(layout);
-        state.iter().map(AnyTable::row_bytes).map(|row| row.key + row.value).max().unwrap_or(0)
-    }
+    /// [`Nf::largest_delta`].
+    fn largest_delta_in(&self, layout: &Layout) -> usize;
 }
 
 impl<N: Nf> AnyNf for N {
@@ -176,6 +181,10 @@ impl<N: Nf> AnyNf for N {
 
     fn outside_addresses(&self) -> Vec<IpAddr> {
         self.addresses()
+    }
+
+    fn largest_delta_in(&self, layout: &Layout) -> usize {
+        self.largest_delta(&self.state(layout))
     }
 }
 

@@ -6,6 +6,7 @@
 mod recovery;
 mod summary;
 
+use std::fmt;
 use std::sync::Arc;
 
 use pannier_runtime::clock::{Nanos, Now};
@@ -45,8 +46,10 @@ struct Slot {
 
 type Link = Fault<Memory>;
 
+/// Makes the recorder of a node with this number.
+pub type RecorderFactory = Box<dyn Fn(usize) -> Box<dyn Recorder> + Send>;
+
 /// All nodes of a ring in one thread.
-#[derive(Debug)]
 pub struct Chain {
     plan: Plan,
     names: Vec<String>,
@@ -71,7 +74,17 @@ pub struct Chain {
     /// Frames lost at nodes that were down, besides those that the nodes count.
     lost: u64,
     recoveries: Vec<Recovery>,
+    recorder: Option<RecorderFactory>,
     unrecoverable: Option<usize>,
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chain")
+            .field("names", &self.names)
+            .field("slots", &self.slots)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Chain {
@@ -83,7 +96,7 @@ impl Chain {
         if stages.len() != plan.stages() {
             return Err(PlanError::StageCount { planned: plan.stages(), given: stages.len() });
         }
-        plan.check(stages.iter().map(|s| s.nf.largest_row(&plan.layout)).max().unwrap_or(0))?;
+        plan.check(stages.iter().map(|s| s.nf.largest_delta_in(&plan.layout)).max().unwrap_or(0))?;
         let names = stages.iter().map(|stage| stage.name.clone()).collect();
         let nfs: Arc<[Arc<dyn AnyNf>]> = stages.into_iter().map(|stage| stage.nf).collect();
         let orchestrator = Orchestrator::new(&plan);
@@ -116,6 +129,7 @@ impl Chain {
             released: 0,
             lost: 0,
             recoveries: Vec::new(),
+            recorder: None,
             unrecoverable: None,
         })
     }
@@ -180,11 +194,14 @@ impl Chain {
         self.unrecoverable.map(|stage| self.names[stage].as_str())
     }
 
-    /// Has what the node at `index` does from now on told to `recorder`.
-    pub fn set_recorder(&mut self, index: usize, recorder: Box<dyn Recorder>) {
-        if let Some(node) = self.slots.get_mut(index).and_then(|slot| slot.node.as_mut()) {
-            node.set_recorder(recorder);
+    /// Has what the nodes do from now on told to recorders: `recorder` makes one for each node, replacements included.
+    pub fn record(&mut self, recorder: RecorderFactory) {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if let Some(node) = &mut slot.node {
+                node.set_recorder(recorder(index));
+            }
         }
+        self.recorder = Some(recorder);
     }
 
     fn is_at_rest(&self) -> bool {

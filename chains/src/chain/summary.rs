@@ -6,7 +6,7 @@ use std::fmt;
 use pannier_runtime::stats::NodeStats;
 use serde::Serialize;
 
-use super::{Chain, Recovery};
+use super::{Chain, Link, Recovery};
 
 /// What a chain did: the JSON object of `pannier run --json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -120,7 +120,7 @@ impl Chain {
                 stages.push(self.stage_summary(index, name, &stats));
             }
         }
-        let faults = self.forward.iter().chain(&self.backward).map(|link| link.counts());
+        let faults = self.forward.iter().chain(&self.backward).map(Link::counts);
         let (gone, doubled) = faults.fold((0, 0), |sum, c| (sum.0 + c.lost, sum.1 + c.duplicated));
         Summary {
             packets: Packets {

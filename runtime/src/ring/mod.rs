@@ -14,6 +14,6 @@ mod view;
 
 pub use node::{Node, Output};
 pub use plan::{Plan, PlanError};
-pub use recorder::{Recorder, Silent};
+pub use recorder::{Origin, Recorder, Silent};
 pub use store::Store;
 pub use view::{Incarnation, Member, Orchestrator, Standing, View};

@@ -53,7 +53,7 @@ pub enum PlanError {
         mtu: usize,
         /// What it leaves.
         room: usize,
-        /// What the largest row needs.
+        /// What the largest transaction needs.
         needed: usize,
     },
 }
@@ -66,30 +66,35 @@ impl Plan {
     pub fn new(stages: usize, f: usize) -> Result<Self, PlanError> {
         let plan =
             Plan { stages, f, layout: Layout::default(), unit_frames: 1, limits: Limits::default(), seed: 1 };
-        plan.check(0)?;
+        plan.check_geometry()?;
         Ok(plan)
     }
 
-    /// Checks the whole plan; `largest_row` is in bytes.
+    /// Checks the whole plan; `needed` is what the largest transaction writes, in bytes of delta.
     ///
     /// # Errors
     /// The first thing that is wrong, with the way out.
-    pub fn check(&self, largest_row: usize) -> Result<(), PlanError> {
-        if self.stages == 0 {
-            return Err(PlanError::NoStage);
-        }
-        if self.f >= MAX_NODES || self.stages > MAX_NODES {
-            return Err(PlanError::TooManyNodes(self.stages.max(self.f.saturating_add(1))));
-        }
+    pub fn check(&self, needed: usize) -> Result<(), PlanError> {
+        self.check_geometry()?;
         if !(1..=MAX_UNIT_FRAMES).contains(&self.unit_frames) {
             return Err(PlanError::UnitFrames(self.unit_frames));
         }
         if !(1..=crate::limits::MAX_PARTITIONS).contains(&self.layout.partitions) {
             return Err(PlanError::Partitions(self.layout.partitions));
         }
-        let (room, needed) = (self.delta_limit(), largest_row + crate::txn::delta::ENTRY_OVERHEAD);
+        let room = self.delta_limit();
         if self.f > 0 && room < needed {
             return Err(PlanError::Mtu { f: self.f, mtu: self.limits.mtu, room, needed });
+        }
+        Ok(())
+    }
+
+    fn check_geometry(&self) -> Result<(), PlanError> {
+        if self.stages == 0 {
+            return Err(PlanError::NoStage);
+        }
+        if self.f >= MAX_NODES || self.stages > MAX_NODES {
+            return Err(PlanError::TooManyNodes(self.stages.max(self.f.saturating_add(1))));
         }
         Ok(())
     }

@@ -94,6 +94,11 @@ impl Workspace {
         self.emitted.drain(beginning.emitted..).for_each(|packet| pool.give(packet));
     }
 
+    /// The frames that a transaction has made.
+    pub fn emitted_since(&mut self, beginning: &Beginning) -> impl Iterator<Item = &mut Packet> {
+        self.emitted[beginning.emitted..].iter_mut()
+    }
+
     /// Keeps a transaction: its writes are part of the open unit.
     pub fn keep(&mut self, beginning: &Beginning) {
         self.writes.keep(&beginning.writes);
@@ -155,14 +160,31 @@ impl<'a> Txn<'a> {
     /// # Errors
     /// [`Abort::TOO_LARGE`] where rewriting the row does not fit.
     pub fn get<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> TxnResult<Option<V>> {
+        match table.idle() {
+            Some(idle) => Ok(self.get_for(table, key, idle)?.map(|(value, _)| value)),
+            None => Ok(self.read(table, table.place(key), key).map(|(value, _)| *value)),
+        }
+    }
+
+    /// The value of a key, and its use for `idle` nanoseconds, whatever the table's timeout is; and whether the row
+    /// was rewritten for that, as [`Txn::get`] does it.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn get_for<K: Plain + Eq, V: Plain>(
+        &mut self,
+        table: &Table<K, V>,
+        key: &K,
+        idle: Nanos,
+    ) -> TxnResult<Option<(V, bool)>> {
         let place = table.place(key);
         let Some((value, expires)) = self.read(table, place, key) else { return Ok(None) };
-        if let Some(idle) = table.idle()
-            && expires < self.now.saturating_add(idle - idle / 8)
-        {
-            self.write(table, place, key, Some(&*value), self.now.saturating_add(idle))?;
+        let value = *value;
+        let refreshed = expires < self.now.saturating_add(idle - idle / 8);
+        if refreshed {
+            self.write(table, place, key, Some(&value), self.now.saturating_add(idle))?;
         }
-        Ok(Some(*value))
+        Ok(Some((value, refreshed)))
     }
 
     /// The value of a key, without using it: its idle timeout goes on.
@@ -211,13 +233,7 @@ impl<'a> Txn<'a> {
         key: &K,
         idle: Nanos,
     ) -> TxnResult<()> {
-        let place = table.place(key);
-        let Some((value, expires)) = self.read(table, place, key) else { return Ok(()) };
-        let until = self.now.saturating_add(idle);
-        if expires < until.saturating_sub(idle / 8) {
-            self.write(table, place, key, Some(&*value), until)?;
-        }
-        Ok(())
+        self.get_for(table, key, idle).map(|_| ())
     }
 
     /// Replaces a value by a function of what is there, and returns the new one.
@@ -293,10 +309,11 @@ impl<'a> Txn<'a> {
         expires: Nanos,
     ) -> TxnResult<()> {
         let stored = table.row(place, key).is_some();
-        if value.is_some()
-            && !stored
-            && self.work.writes.find(number(table), place.hash, key.as_bytes()).is_none()
-        {
+        let present = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
+            Some(found) => found != Found::Deleted,
+            None => stored,
+        };
+        if value.is_some() && !present {
             self.make_room(table, place)?;
         }
         let change = Change {

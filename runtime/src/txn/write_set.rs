@@ -188,6 +188,7 @@ impl WriteSet {
         let value = entry.at + entry.key as usize;
         let to = earlier.at + earlier.key as usize;
         earlier.expires = entry.expires;
+        earlier.deleted = entry.deleted;
         earlier.grows += entry.grows;
         self.bytes.copy_within(value..value + entry.value as usize, to);
         true

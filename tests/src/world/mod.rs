@@ -91,7 +91,7 @@ impl World {
         let journal = Journal::default();
         let stage = |stage| Arc::new(Provenance::new(stage, journal.clone())) as Arc<dyn AnyNf>;
         let nfs: Arc<[Arc<dyn AnyNf>]> = (0..options.stages).map(stage).collect();
-        plan.check(nfs[0].largest_row(&plan.layout)).expect("options leave room");
+        plan.check(nfs[0].largest_delta_in(&plan.layout)).expect("options leave room");
         let orchestrator = Orchestrator::new(&plan);
         let node = |i| Some(Node::new(i, plan, Arc::clone(&nfs), orchestrator.view().clone()));
         World {

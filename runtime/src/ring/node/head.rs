@@ -5,6 +5,8 @@ use crate::entropy::Entropy;
 use crate::nf::{Frame, Verdict};
 use crate::packet::{Direction, Kind, Packet, Pool};
 use crate::piggyback::{UnitBuilder, UnitView};
+use crate::ring::recorder::Origin;
+use crate::state::NEVER;
 use crate::txn::{Txn, Workspace, WriteSet};
 
 /// The unit that is open: transactions that will be committed together, and the frames that wait for it.
@@ -69,7 +71,7 @@ impl Node {
 
     /// Runs the network function on a frame. What it drops or aborts ends here; the open unit stays.
     fn transact(&mut self, mut packet: Packet, out: &mut Output) {
-        self.time = self.time.max(packet.meta.time);
+        self.time = self.time.max(packet.meta.time.min(NEVER - 1));
         let open = &mut self.open;
         let store = self.stores[self.index].as_ref().expect("a head that is up holds its stage's store");
         let beginning = open.work.begin();
@@ -77,6 +79,7 @@ impl Node {
         let verdict = self.nfs[self.index].run(&mut Frame::new(&mut packet), &*store.state, &mut txn);
         open.transactions += 1;
         self.stats.processed += 1;
+        open.work.emitted_since(&beginning).for_each(|emitted| emitted.meta.flow = packet.meta.flow);
         let reason = match verdict {
             Ok(Verdict::Forward) => {
                 self.stats.forwarded += 1;
@@ -149,7 +152,8 @@ impl Node {
             if !written.is_empty() {
                 open.work.writes.encode(record.delta_mut());
                 store.take(record.delta(), written);
-                self.recorder.committed(self.index, self.time, record);
+                let by = Origin { node: self.index, incarnation: self.incarnation };
+                self.recorder.committed(by, self.time, record);
             }
             if self.plan.f() == 0 {
                 open.unit.clear(); // nobody replicates it
@@ -182,10 +186,12 @@ impl Node {
             carries = false;
         }
         self.open.frames = frames;
-        while let Some(packet) = self.open.work.emitted.pop() {
+        let mut emitted = std::mem::take(&mut self.open.work.emitted);
+        for packet in emitted.drain(..) {
             self.stats.generated += 1;
             self.hold(packet, out);
         }
+        self.open.work.emitted = emitted;
     }
 
     /// Whether a frame goes forward from here, at once, with `bytes` behind it.

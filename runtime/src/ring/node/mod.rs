@@ -22,7 +22,7 @@ use crate::nf::AnyNf;
 use crate::packet::{Direction, Kind, Packet, Pool};
 use crate::ring::hold::Hold;
 use crate::ring::plan::Plan;
-use crate::ring::recorder::{Recorder, Silent};
+use crate::ring::recorder::{Origin, Recorder, Silent};
 use crate::ring::retained::Retained;
 use crate::ring::store::Store;
 use crate::ring::view::{Incarnation, Standing, View};
@@ -247,7 +247,8 @@ impl Node {
             Direction::Inbound => (0, &mut out.backward),
         };
         if self.index == end {
-            self.recorder.released(self.index, &packet);
+            let by = Origin { node: self.index, incarnation: self.incarnation };
+            self.recorder.released(by, &packet);
             out.released.push(packet);
         } else {
             sign(&mut packet, self.index, self.incarnation);

@@ -1,0 +1,171 @@
+//! Monitor: counts packets and bytes, in all and per flow, and forwards everything that parses.
+//!
+//! Bytes are those of the IP packet by its own length field: headers included, Ethernet header, VLAN tags and
+//! padding not. A frame without IP counts as a packet of 0 bytes, in the totals alone. Every packet writes: that is
+//! this function's nature. It never drops for lack of room: flows that find the table full are counted together, as
+//! *untracked*.
+//!
+//! Both directions of a flow share one row. Later fragments have no ports and count to the row of their addresses
+//! and protocol with ports 0; ICMP errors likewise.
+
+use std::sync::Arc;
+
+use pannier_runtime::state::{Layout, State};
+use pannier_runtime::wire::{Flow, Layers};
+use pannier_runtime::{Abort, Frame, Nf, Txn, TxnResult, Verdict, state};
+use serde::Deserialize;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::catalogue::{NfKind, OptionDoc};
+use crate::values::Seconds;
+
+/// What chain files call `monitor`.
+pub const KIND: NfKind = NfKind {
+    name: "monitor",
+    summary: "counts packets and bytes, in all and per flow",
+    options: &[
+        OptionDoc {
+            name: "flows",
+            takes: "number of rows",
+            default: Some("65536"),
+            help: "flows that are counted on their own; further ones count as untracked",
+        },
+        OptionDoc {
+            name: "idle",
+            takes: "number of seconds",
+            default: Some("none"),
+            help: "a flow without packets for so long makes room, and starts again from zero; none keeps all",
+        },
+    ],
+    build: |options| Ok(Arc::new(monitor(options.parse()?))),
+};
+
+/// Options of the monitor.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MonitorConfig {
+    /// Flows that are counted on their own.
+    pub flows: usize,
+    /// Seconds without packets after which a flow's row may go; `None` keeps rows.
+    pub idle: Option<Seconds>,
+}
+
+impl Default for MonitorConfig {
+    fn default() -> Self {
+        MonitorConfig { flows: 65_536, idle: None }
+    }
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Counter {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of IP packets.
+    pub bytes: u64,
+}
+
+impl Counter {
+    fn add(&mut self, bytes: u64) {
+        self.packets = self.packets.wrapping_add(1);
+        self.bytes = self.bytes.wrapping_add(bytes);
+    }
+}
+
+/// Counters of one flow. Its row's key is the smaller of the flow's two directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct FlowCounters {
+    /// What the key's source sent.
+    pub sent: Counter,
+    /// What the key's source received.
+    pub received: Counter,
+}
+
+/// Counters of all frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Totals {
+    /// Every frame that parses.
+    pub all: Counter,
+    /// Of these, packets of flows that found the table full.
+    pub untracked: Counter,
+    /// Of these, frames without IP.
+    pub non_ip: u64,
+}
+
+/// The group of shards that share a row of totals. There is one shard today; where there are more, a shard's group
+/// is its number divided by the sharing level, 1 to 8 shards, and a report adds the groups' rows up.
+const GROUP: u8 = 0;
+
+state! {
+    /// What the monitor must not lose.
+    pub struct MonitorState {
+        /// Counters per flow.
+        flows: Flow => FlowCounters [65_536],
+        /// Counters of everything, by group of shards.
+        totals: u8 => Totals [1],
+    }
+}
+
+/// The monitor; see the [module](self).
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    config: MonitorConfig,
+}
+
+/// A monitor.
+pub fn monitor(config: MonitorConfig) -> Monitor {
+    Monitor { config }
+}
+
+impl Nf for Monitor {
+    type State = MonitorState;
+
+    fn state(&self, layout: &Layout) -> MonitorState {
+        let mut state = MonitorState::new(layout);
+        state.flows.set_capacity(self.config.flows);
+        state.flows.set_idle(self.config.idle.map(Seconds::nanos));
+        state
+    }
+
+    fn process(&self, frame: &mut Frame<'_>, state: &MonitorState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+        let layers = Layers::parse(frame.bytes())?;
+        let bytes = layers.l3_length() as u64;
+        let flow = Flow::of(frame.bytes(), &layers);
+        let tracked = match flow {
+            Some(flow) => count(state, txn, flow, bytes)?,
+            None => true,
+        };
+        txn.update(&state.totals, GROUP, |totals| {
+            let mut totals = totals.unwrap_or_default();
+            totals.all.add(bytes);
+            totals.non_ip += u64::from(flow.is_none());
+            if !tracked {
+                totals.untracked.add(bytes);
+            }
+            totals
+        })?;
+        Ok(Verdict::Forward)
+    }
+}
+
+/// Counts a packet to its flow's row, and says whether there is one.
+fn count(state: &MonitorState, txn: &mut Txn<'_>, flow: Flow, bytes: u64) -> TxnResult<bool> {
+    let key = flow.min(flow.reverse());
+    let counted = txn.update(&state.flows, key, |row| {
+        let mut row = row.unwrap_or_default();
+        let counter = if flow == key { &mut row.sent } else { &mut row.received };
+        counter.add(bytes);
+        row
+    });
+    match counted {
+        Ok(_) => Ok(true),
+        Err(Abort::TABLE_FULL) => Ok(false), // refused before anything was written
+        Err(other) => Err(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;
