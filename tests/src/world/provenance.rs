@@ -124,7 +124,7 @@ impl Nf for Provenance {
         if fate == 1 && done.path.len() < 4 {
             let mut answer = frame.bytes().to_vec();
             answer.truncate(answer.len().min(200));
-            let direction = if id % 2 == 0 { Direction::Outbound } else { Direction::Inbound };
+            let direction = if id.is_multiple_of(2) { Direction::Outbound } else { Direction::Inbound };
             txn.emit(&answer, direction);
         }
         let mut entries = self.journal.entries();
