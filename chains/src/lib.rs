@@ -3,5 +3,7 @@
 pub mod chain;
 pub mod config;
 pub mod draw;
+pub mod run;
 
 pub use chain::{Chain, ChainStage, Summary};
+pub use run::{Outcome, Run, RunError};

@@ -1,3 +1,85 @@
-//! The `pannier` command.
+//! The `pannier` command: runs, checks and explains chains of network functions.
+//!
+//! Exit status: 0 done; 1 a promise was broken; 2 bad usage or chain file; 3 the input could not be read, or the output
+//! not be written.
 
-fn main() {}
+mod check;
+mod nfs;
+mod run;
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Network functions whose state survives: nothing that left the chain is ever forgotten.
+#[derive(Debug, Parser)]
+#[command(name = "pannier", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    Check(check::Args),
+    Nfs(nfs::Args),
+}
+
+/// How the command ends, where it does not end well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// A promise was broken.
+    Promise,
+    /// Bad usage or a bad chain file.
+    Usage,
+    /// Input that can't be read, or output that can't be written.
+    Files,
+}
+
+type Ended = Result<(), Failure>;
+
+fn main() -> ExitCode {
+    let ended = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Nfs(args) => nfs::nfs(&args),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Promise) => ExitCode::from(1),
+        Err(Failure::Usage) => ExitCode::from(2),
+        Err(Failure::Files) => ExitCode::from(3),
+    }
+}
+
+/// Tells a person why the command ends, and ends it.
+fn fail<T>(failure: Failure, why: impl Display) -> Result<T, Failure> {
+    // Nothing is left to do where even this can't be written.
+    let _ = writeln!(io::stderr(), "pannier: {why}");
+    Err(failure)
+}
+
+/// Prints a result. A reader that has gone away is no failure.
+fn print(text: impl Display) -> Ended {
+    match write!(io::stdout(), "{text}").and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            fail(Failure::Files, format_args!("standard output can't be written: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        // Goal: no contradiction in the definitions of arguments. Method: clap's own check.
+        Cli::command().debug_assert();
+    }
+}
