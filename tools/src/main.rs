@@ -3,6 +3,7 @@
 //! Exit status: 0 done; 1 a promise was broken; 2 bad usage or chain file; 3 the input could not be read, or the output
 //! not be written.
 
+mod bench;
 mod check;
 mod nfs;
 mod run;
@@ -26,6 +27,7 @@ enum Command {
     Run(run::Args),
     Check(check::Args),
     Nfs(nfs::Args),
+    Bench(bench::Args),
 }
 
 /// How the command ends, where it does not end well.
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::check(&args),
         Command::Nfs(args) => nfs::nfs(&args),
+        Command::Bench(args) => bench::bench(&args),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

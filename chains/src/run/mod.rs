@@ -372,3 +372,30 @@ impl Running {
         warnings
     }
 }
+
+/// Reads all packets that a chain's input holds into memory, with their directions: what a benchmark feeds to a
+/// [`Chain`]. Packets that may not enter are left out.
+///
+/// # Errors
+/// As [`Run::start`], and for an input that is damaged.
+pub fn load(spec: &ChainSpec) -> Result<Vec<Packet>, RunError> {
+    if spec.input.sources.is_empty() {
+        return Err(RunError::NoInput);
+    }
+    let outside = spec.stages.iter().flat_map(|stage| stage.nf.outside_addresses()).collect();
+    let mut ingress = Ingress::new(spec.input.inside.clone(), outside, spec.input.undecided);
+    let mut input = Input::open(&spec.input.sources)?;
+    let mut packets = Vec::new();
+    loop {
+        let mut packet = Packet::new(&[]);
+        match input.next(&mut packet)? {
+            Arrival::End => return Ok(packets),
+            Arrival::Refused(_) => {}
+            Arrival::Packet(side) => {
+                if ingress.admit(&mut packet, side).is_ok() {
+                    packets.push(packet);
+                }
+            }
+        }
+    }
+}
