@@ -78,7 +78,7 @@ impl Harness {
         let verdict = self.nf.run(&mut Frame::new(&mut packet), &*self.state, &mut txn);
         let wrote = self.work.writes.delta_bytes() != before && verdict.is_ok();
         match verdict {
-            Ok(_) => self.work.keep(&beginning),
+            Ok(_) => self.work.keep(),
             Err(_) => self.work.abort(&beginning, &mut self.pool),
         }
         let emitted = self.work.emitted.drain(..);
@@ -112,10 +112,9 @@ impl Harness {
     pub(crate) fn sweep(&mut self) {
         self.commit();
         for partition in 0..self.layout.partitions {
-            let beginning = self.work.begin();
             let mut txn = Txn::new(&mut self.work, &mut self.pool, self.now);
             self.nf.run_sweep(&*self.state, &mut txn, partition).expect("a sweep fits into its unit");
-            self.work.keep(&beginning);
+            self.work.keep();
             self.commit();
         }
     }

@@ -191,7 +191,9 @@ impl UnitBuilder {
         let mut kept = 0;
         for at in 0..self.used {
             if !self.records[at].is_empty() {
-                self.records.swap(at, kept);
+                if at != kept {
+                    self.records.swap(at, kept);
+                }
                 kept += 1;
             }
         }

@@ -84,7 +84,7 @@ pub struct Beginning {
 impl Workspace {
     /// Notes where the next transaction begins.
     pub fn begin(&self) -> Beginning {
-        Beginning { writes: self.writes.savepoint(), entropy: self.entropy, emitted: self.emitted.len() }
+        Beginning { writes: self.writes.begin(), entropy: self.entropy, emitted: self.emitted.len() }
     }
 
     /// Undoes a transaction without trace.
@@ -99,10 +99,19 @@ impl Workspace {
         self.emitted[beginning.emitted..].iter_mut()
     }
 
-    /// Keeps a transaction: its writes are part of the open unit.
-    pub fn keep(&mut self, beginning: &Beginning) {
-        self.writes.keep(&beginning.writes);
+    /// Keeps the running transaction: its writes are part of the open unit.
+    pub fn keep(&mut self) {
+        self.writes.keep();
     }
+}
+
+/// What a read found.
+struct Seen<'s, V> {
+    place: Place,
+    /// Whether the committed table has the key, expired or not; `None` where the unit has written it.
+    stored: Option<bool>,
+    /// The value, if it has not expired, and when it will.
+    row: Option<(Peek<'s, V>, Nanos)>,
 }
 
 /// One running transaction.
@@ -137,21 +146,20 @@ impl<'a> Txn<'a> {
         self.work.entropy.below(bound)
     }
 
-    fn read<'s, K: Plain + Eq, V: Plain>(
-        &mut self,
-        table: &'s Table<K, V>,
-        place: Place,
-        key: &K,
-    ) -> Option<(Peek<'s, V>, Nanos)> {
+    fn read<'s, K: Plain + Eq, V: Plain>(&mut self, table: &'s Table<K, V>, key: &K) -> Seen<'s, V> {
+        let place = table.place(key);
         self.work.writes.note_read(place.partition);
-        let row = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
-            Some(Found::Deleted) => None,
+        let (row, stored) = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
+            Some(Found::Deleted) => (None, None),
             Some(Found::Written(bytes, expires)) => {
-                V::read_from_bytes(bytes).ok().map(|value| (Peek::Written(value), expires))
+                (V::read_from_bytes(bytes).ok().map(|value| (Peek::Written(value), expires)), None)
             }
-            None => table.row(place, key).map(|(value, expires)| (Peek::Committed(value), expires)),
+            None => {
+                let row = table.row(place, key).map(|(value, expires)| (Peek::Committed(value), expires));
+                (row, Some(row.is_some()))
+            }
         };
-        row.filter(|(_, expires)| *expires > self.now)
+        Seen { place, stored, row: row.filter(|(_, expires)| *expires > self.now) }
     }
 
     /// The value of a key, and its use: in a table with an idle timeout the row's time starts again. The row is
@@ -162,7 +170,7 @@ impl<'a> Txn<'a> {
     pub fn get<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> TxnResult<Option<V>> {
         match table.idle() {
             Some(idle) => Ok(self.get_for(table, key, idle)?.map(|(value, _)| value)),
-            None => Ok(self.read(table, table.place(key), key).map(|(value, _)| *value)),
+            None => Ok(self.read(table, key).row.map(|(value, _)| *value)),
         }
     }
 
@@ -177,12 +185,12 @@ impl<'a> Txn<'a> {
         key: &K,
         idle: Nanos,
     ) -> TxnResult<Option<(V, bool)>> {
-        let place = table.place(key);
-        let Some((value, expires)) = self.read(table, place, key) else { return Ok(None) };
+        let seen = self.read(table, key);
+        let Some((value, expires)) = seen.row else { return Ok(None) };
         let value = *value;
         let refreshed = expires < self.now.saturating_add(idle - idle / 8);
         if refreshed {
-            self.write(table, place, key, Some(&value), self.now.saturating_add(idle))?;
+            self.write(table, seen.place, seen.stored, key, Some(&value), self.now.saturating_add(idle))?;
         }
         Ok(Some((value, refreshed)))
     }
@@ -196,7 +204,7 @@ impl<'a> Txn<'a> {
         table: &'s Table<K, V>,
         key: &K,
     ) -> TxnResult<Option<Peek<'s, V>>> {
-        Ok(self.read(table, table.place(key), key).map(|(value, _)| value))
+        Ok(self.read(table, key).row.map(|(value, _)| value))
     }
 
     /// Writes a row; in a table with an idle timeout its time starts now.
@@ -205,7 +213,7 @@ impl<'a> Txn<'a> {
     /// [`Abort::TABLE_FULL`] for a new key in a full table (expired rows make room), [`Abort::TOO_LARGE`].
     pub fn put<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: K, value: V) -> TxnResult<()> {
         let expires = table.idle().map_or(NEVER, |idle| self.now.saturating_add(idle));
-        self.write(table, table.place(&key), &key, Some(&value), expires)
+        self.write(table, table.place(&key), None, &key, Some(&value), expires)
     }
 
     /// Writes a row that expires after `idle` nanoseconds, whatever the table's timeout is.
@@ -219,7 +227,7 @@ impl<'a> Txn<'a> {
         value: V,
         idle: Nanos,
     ) -> TxnResult<()> {
-        self.write(table, table.place(&key), &key, Some(&value), self.now.saturating_add(idle))
+        self.write(table, table.place(&key), None, &key, Some(&value), self.now.saturating_add(idle))
     }
 
     /// Lets a row live until `idle` nanoseconds from now, if that is an eighth of `idle` or more beyond what it has.
@@ -246,11 +254,10 @@ impl<'a> Txn<'a> {
         key: K,
         change: impl FnOnce(Option<V>) -> V,
     ) -> TxnResult<V> {
-        let place = table.place(&key);
-        let old = self.read(table, place, &key).map(|(value, _)| *value);
-        let value = change(old);
+        let seen = self.read(table, &key);
+        let value = change(seen.row.map(|(value, _)| *value));
         let expires = table.idle().map_or(NEVER, |idle| self.now.saturating_add(idle));
-        self.write(table, place, &key, Some(&value), expires)?;
+        self.write(table, seen.place, seen.stored, &key, Some(&value), expires)?;
         Ok(value)
     }
 
@@ -259,10 +266,10 @@ impl<'a> Txn<'a> {
     /// # Errors
     /// [`Abort::TOO_LARGE`].
     pub fn delete<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> TxnResult<bool> {
-        let place = table.place(key);
-        let live = self.read(table, place, key).is_some();
-        if live || table.row(place, key).is_some() {
-            self.write::<K, V>(table, place, key, None, NEVER)?;
+        let seen = self.read(table, key);
+        let live = seen.row.is_some();
+        if live || seen.stored == Some(true) {
+            self.write::<K, V>(table, seen.place, seen.stored, key, None, NEVER)?;
         }
         Ok(live)
     }
@@ -283,7 +290,7 @@ impl<'a> Txn<'a> {
             table.visit_expired(partition, self.now, crate::limits::SWEEP_ROWS, &mut |key| {
                 if writes.delta_bytes() + key.len() + delta::ENTRY_OVERHEAD <= ceiling {
                     let change = Change { table: table.number(), key, value: None, expires: NEVER };
-                    writes.write(&change, placement(key), true);
+                    writes.write(&change, placement(key), table.row_bytes().value, true);
                 }
             });
         }
@@ -300,29 +307,29 @@ impl<'a> Txn<'a> {
         self.work.emitted.push(packet);
     }
 
+    /// Notes a change. `stored` says whether the committed table has the key, where that is known.
     fn write<K: Plain + Eq, V: Plain>(
         &mut self,
         table: &Table<K, V>,
         place: Place,
+        stored: Option<bool>,
         key: &K,
         value: Option<&V>,
         expires: Nanos,
     ) -> TxnResult<()> {
-        let stored = table.row(place, key).is_some();
-        let present = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
-            Some(found) => found != Found::Deleted,
-            None => stored,
+        let (present, stored) = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
+            Some(found) => (found != Found::Deleted, true), // the entry knows what is stored
+            None => {
+                let stored = stored.unwrap_or_else(|| table.row(place, key).is_some());
+                (stored, stored)
+            }
         };
         if value.is_some() && !present {
             self.make_room(table, place)?;
         }
-        let change = Change {
-            table: number(table),
-            key: key.as_bytes(),
-            value: value.map(IntoBytes::as_bytes),
-            expires,
-        };
-        self.work.writes.write(&change, place, stored);
+        let (number, value) = (number(table), value.map(IntoBytes::as_bytes));
+        let change = Change { table: number, key: key.as_bytes(), value, expires };
+        self.work.writes.write(&change, place, size_of::<V>(), stored);
         if self.work.writes.delta_bytes() > self.ceiling {
             return Err(Abort::TOO_LARGE);
         }
@@ -343,7 +350,7 @@ impl<'a> Txn<'a> {
         };
         let at = table.place(&old);
         let change = Change { table: number(table), key: old.as_bytes(), value: None, expires: NEVER };
-        self.work.writes.write(&change, at, true);
+        self.work.writes.write(&change, at, size_of::<V>(), true);
         Ok(())
     }
 }

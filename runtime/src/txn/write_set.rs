@@ -1,26 +1,50 @@
 //! What a transaction has written and not yet committed, and which partitions it touched.
 //!
 //! The transactions of one unit share a write set: each sees what its predecessors wrote, and may be rolled back alone.
+//! A key has one entry, which holds its last value; a later transaction that overwrites it notes how to undo that.
 
 use crate::clock::Nanos;
 use crate::dependency::PartitionSet;
+use crate::limits::MAX_TABLES;
 use crate::state::{Change, Place};
 
 use super::delta;
+
+/// Chains of entries, by eight bits of the hash.
+const CHAINS: usize = 256;
+
+/// Ends a chain.
+const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     hash: u64,
     expires: Nanos,
-    at: usize,
-    key: u32,
-    value: u32,
+    /// Where the key stands; the value stands behind it.
+    at: u32,
+    /// The earlier entry of the same chain.
+    next: u32,
+    key: u16,
+    value: u16,
     table: u8,
     deleted: bool,
-    /// Rows that this entry adds to its table, on top of the entries before it: −1, 0 or 1.
-    grows: i8,
-    /// A later entry of the same unit has the key's last value.
-    dead: bool,
+    /// The committed table has the key.
+    stored: bool,
+}
+
+impl Entry {
+    /// Rows that the entry adds to its table: −1, 0 or 1.
+    fn growth(&self) -> i32 {
+        i32::from(!self.deleted) - i32::from(self.stored)
+    }
+}
+
+/// How an entry was before the running transaction overwrote it. Its value stands at the end of the undo bytes.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    entry: u32,
+    expires: Nanos,
+    deleted: bool,
 }
 
 /// What a write set knows of a key.
@@ -33,12 +57,15 @@ pub(crate) enum Found<'a> {
 }
 
 /// Writes that are not committed. Emptied and used again, so that it stops allocating once it has grown.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WriteSet {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
-    /// Which hashes may be among the entries: one bit of 64 each.
-    filter: u64,
+    chains: Box<[u32; CHAINS]>,
+    undo: Vec<Undo>,
+    undo_bytes: Vec<u8>,
+    /// Rows that the entries add to each table.
+    growth: [i32; MAX_TABLES],
     read: PartitionSet,
     written: PartitionSet,
 }
@@ -50,19 +77,38 @@ pub struct Savepoint {
     bytes: usize,
     read: PartitionSet,
     written: PartitionSet,
-    filter: u64,
 }
 
-fn filter_bit(hash: u64) -> u64 {
-    1 << (hash >> 58)
+impl Default for WriteSet {
+    fn default() -> Self {
+        WriteSet {
+            entries: Vec::new(),
+            bytes: Vec::new(),
+            chains: Box::new([NONE; CHAINS]),
+            undo: Vec::new(),
+            undo_bytes: Vec::new(),
+            growth: [0; MAX_TABLES],
+            read: PartitionSet::default(),
+            written: PartitionSet::default(),
+        }
+    }
+}
+
+/// The chain of a hash; the tables use its lowest, middle and highest bits.
+fn chain(hash: u64) -> usize {
+    (hash >> 48) as usize % CHAINS
 }
 
 impl WriteSet {
     /// Forgets everything.
     pub fn clear(&mut self) {
+        for entry in &self.entries {
+            self.chains[chain(entry.hash)] = NONE;
+            self.growth[usize::from(entry.table)] = 0;
+        }
         self.entries.clear();
         self.bytes.clear();
-        self.filter = 0;
+        self.keep();
         self.read = PartitionSet::default();
         self.written = PartitionSet::default();
     }
@@ -86,125 +132,119 @@ impl WriteSet {
         self.read.insert(partition);
     }
 
-    /// This moment, to roll back to.
-    pub fn savepoint(&self) -> Savepoint {
-        Savepoint {
-            entries: self.entries.len(),
-            bytes: self.bytes.len(),
-            read: self.read,
-            written: self.written,
-            filter: self.filter,
-        }
+    /// Begins a transaction: this moment, to roll back to.
+    pub fn begin(&self) -> Savepoint {
+        let (entries, bytes) = (self.entries.len(), self.bytes.len());
+        Savepoint { entries, bytes, read: self.read, written: self.written }
     }
 
-    /// Undoes everything since `savepoint`.
+    /// Ends a transaction that stays.
+    pub fn keep(&mut self) {
+        self.undo.clear();
+        self.undo_bytes.clear();
+    }
+
+    /// Undoes the transaction that began at `savepoint`.
     pub fn rollback(&mut self, savepoint: &Savepoint) {
-        self.entries.truncate(savepoint.entries);
+        while let Some(Undo { entry, expires, deleted }) = self.undo.pop() {
+            let entry = &mut self.entries[entry as usize];
+            self.growth[usize::from(entry.table)] += i32::from(entry.deleted) - i32::from(deleted);
+            (entry.expires, entry.deleted) = (expires, deleted);
+            let value = entry.at as usize + usize::from(entry.key);
+            let saved = self.undo_bytes.len() - usize::from(entry.value);
+            self.bytes[value..value + usize::from(entry.value)].copy_from_slice(&self.undo_bytes[saved..]);
+            self.undo_bytes.truncate(saved);
+        }
+        for entry in self.entries.drain(savepoint.entries..).rev() {
+            self.chains[chain(entry.hash)] = entry.next;
+            self.growth[usize::from(entry.table)] -= entry.growth();
+        }
         self.bytes.truncate(savepoint.bytes);
         self.read = savepoint.read;
         self.written = savepoint.written;
-        self.filter = savepoint.filter;
+    }
+
+    fn key_of(&self, entry: &Entry) -> &[u8] {
+        &self.bytes[entry.at as usize..entry.at as usize + usize::from(entry.key)]
     }
 
     fn position(&self, table: u8, hash: u64, key: &[u8]) -> Option<usize> {
-        if self.filter & filter_bit(hash) == 0 {
-            return None;
+        let mut at = self.chains[chain(hash)];
+        while let Some(entry) = self.entries.get(at as usize) {
+            if entry.hash == hash && entry.table == table && self.key_of(entry) == key {
+                return Some(at as usize);
+            }
+            at = entry.next;
         }
-        self.entries.iter().rposition(|e| {
-            e.hash == hash && e.table == table && &self.bytes[e.at..e.at + e.key as usize] == key
-        })
+        None
     }
 
     pub(crate) fn find(&self, table: u8, hash: u64, key: &[u8]) -> Option<Found<'_>> {
-        let e = &self.entries[self.position(table, hash, key)?];
-        let value = e.at + e.key as usize;
-        Some(if e.deleted {
-            Found::Deleted
-        } else {
-            Found::Written(&self.bytes[value..value + e.value as usize], e.expires)
-        })
+        let entry = &self.entries[self.position(table, hash, key)?];
+        let value = entry.at as usize + usize::from(entry.key);
+        let bytes = &self.bytes[value..value + usize::from(entry.value)];
+        Some(if entry.deleted { Found::Deleted } else { Found::Written(bytes, entry.expires) })
     }
 
     /// Rows that the uncommitted entries add to a table.
     pub(crate) fn growth(&self, table: u8) -> isize {
-        self.entries.iter().filter(|e| e.table == table).map(|e| isize::from(e.grows)).sum()
+        self.growth[usize::from(table)] as isize
     }
 
-    /// Notes a change. `stored` says whether the committed table has the key.
-    pub(crate) fn write(&mut self, change: &Change<'_>, place: Place, stored: bool) {
-        let earlier = self.position(change.table, place.hash, change.key);
-        let present = earlier.map_or(stored, |at| !self.entries[at].deleted);
-        let deleted = change.value.is_none();
+    /// Notes a change of a row with values of `value_bytes`. `stored` says whether the committed table has the key.
+    pub(crate) fn write(&mut self, change: &Change<'_>, place: Place, value_bytes: usize, stored: bool) {
         self.written.insert(place.partition);
-        self.filter |= filter_bit(place.hash);
-        let at = self.bytes.len();
+        let at = match self.position(change.table, place.hash, change.key) {
+            Some(at) => self.note_undo(at),
+            None => self.add(change, place, value_bytes, stored),
+        };
+        let entry = &mut self.entries[at];
+        let before = entry.growth();
+        (entry.expires, entry.deleted) = (change.expires, change.value.is_none());
+        self.growth[usize::from(entry.table)] += entry.growth() - before;
+        if let Some(value) = change.value {
+            let to = entry.at as usize + usize::from(entry.key);
+            self.bytes[to..to + value.len()].copy_from_slice(value);
+        }
+    }
+
+    /// Saves an entry's value, and returns the entry.
+    fn note_undo(&mut self, at: usize) -> usize {
+        let entry = &self.entries[at];
+        let value = entry.at as usize + usize::from(entry.key);
+        self.undo_bytes.extend_from_slice(&self.bytes[value..value + usize::from(entry.value)]);
+        self.undo.push(Undo { entry: at as u32, expires: entry.expires, deleted: entry.deleted });
+        at
+    }
+
+    /// Adds an entry that changes nothing yet, and returns it.
+    fn add(&mut self, change: &Change<'_>, place: Place, value_bytes: usize, stored: bool) -> usize {
+        let (at, next) = (self.bytes.len() as u32, self.chains[chain(place.hash)]);
         self.bytes.extend_from_slice(change.key);
-        self.bytes.extend_from_slice(change.value.unwrap_or_default());
+        self.bytes.resize(self.bytes.len() + value_bytes, 0);
+        self.chains[chain(place.hash)] = self.entries.len() as u32;
         self.entries.push(Entry {
             hash: place.hash,
             expires: change.expires,
             at,
-            key: change.key.len() as u32,
-            value: change.value.map_or(0, <[u8]>::len) as u32,
+            next,
+            key: change.key.len() as u16,
+            value: value_bytes as u16,
             table: change.table,
-            deleted,
-            grows: i8::from(!deleted) - i8::from(present),
-            dead: false,
+            deleted: !stored,
+            stored,
         });
-    }
-
-    /// Ends a transaction that stays: of each key only the last value is kept alive.
-    pub fn keep(&mut self, savepoint: &Savepoint) {
-        let mut kept = savepoint.entries;
-        for new in savepoint.entries..self.entries.len() {
-            if !self.supersede(new, kept) {
-                self.entries.swap(new, kept);
-                kept += 1;
-            }
-        }
-        self.entries.truncate(kept);
-        if kept == savepoint.entries {
-            self.bytes.truncate(savepoint.bytes);
-        }
-    }
-
-    /// Moves the value of entry `new` into an entry of the same key among the first `count`. Returns false where
-    /// there is none, or where it has no room; then the earlier entry is dead.
-    fn supersede(&mut self, new: usize, count: usize) -> bool {
-        let entry = self.entries[new];
-        let bytes = &self.bytes;
-        let key = &bytes[entry.at..entry.at + entry.key as usize];
-        let earlier = self.entries[..count].iter_mut().rev().find(|e| {
-            !e.dead
-                && e.hash == entry.hash
-                && e.table == entry.table
-                && &bytes[e.at..e.at + e.key as usize] == key
-        });
-        let Some(earlier) = earlier else { return false };
-        if earlier.value != entry.value {
-            earlier.dead = true;
-            return false;
-        }
-        let value = entry.at + entry.key as usize;
-        let to = earlier.at + earlier.key as usize;
-        earlier.expires = entry.expires;
-        earlier.deleted = entry.deleted;
-        earlier.grows += entry.grows;
-        self.bytes.copy_within(value..value + entry.value as usize, to);
-        true
+        self.entries.len() - 1
     }
 
     /// Appends the delta: for each key its last change.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        for e in self.entries.iter().filter(|e| !e.dead) {
-            let (key, value) = (e.at + e.key as usize, e.at + e.key as usize + e.value as usize);
-            let change = Change {
-                table: e.table,
-                key: &self.bytes[e.at..key],
-                value: (!e.deleted).then(|| &self.bytes[key..value]),
-                expires: e.expires,
-            };
-            delta::put_change(out, &change);
+        for entry in &self.entries {
+            let value = entry.at as usize + usize::from(entry.key);
+            let bytes = &self.bytes[value..value + usize::from(entry.value)];
+            let value = (!entry.deleted).then_some(bytes);
+            let (key, expires) = (self.key_of(entry), entry.expires);
+            delta::put_change(out, &Change { table: entry.table, key, value, expires });
         }
     }
 }

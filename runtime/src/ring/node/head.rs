@@ -83,11 +83,11 @@ impl Node {
         let reason = match verdict {
             Ok(Verdict::Forward) => {
                 self.stats.forwarded += 1;
-                open.work.keep(&beginning);
+                open.work.keep();
                 return open.frames.push(packet);
             }
             Ok(Verdict::Drop(reason)) => {
-                open.work.keep(&beginning);
+                open.work.keep();
                 reason
             }
             Err(abort) => {
@@ -110,7 +110,7 @@ impl Node {
         let beginning = self.open.work.begin();
         let mut txn = Txn::new(&mut self.open.work, &mut out.pool, self.time);
         match self.nfs[self.index].run_sweep(&*store.state, &mut txn, self.sweep_at) {
-            Ok(()) => self.open.work.keep(&beginning),
+            Ok(()) => self.open.work.keep(),
             Err(_) => self.open.work.abort(&beginning, &mut out.pool),
         }
         self.open.transactions += 1;
