@@ -1,3 +1,4 @@
-//! What the suites share: a world of nodes under one seed, and the promises that it must keep.
+//! What the suites share: the example chain, a world of nodes under one seed, and the promises that it must keep.
 
+pub mod edge;
 pub mod world;

@@ -15,7 +15,8 @@ use pannier_runtime::packet::Kind;
 use pannier_runtime::ring::{Node, Orchestrator, Output, Plan, Standing, View};
 use pannier_runtime::state::Layout;
 use pannier_runtime::{AnyNf, Direction, Packet};
-pub use provenance::{Cell, Cells, Journal, Provenance, Transaction};
+use promises::Scene;
+pub use provenance::{Cell, Cells, Journal, Provenance, Transaction, path};
 
 /// What a world is made of: with the seed it describes a run completely.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +78,24 @@ pub struct World {
     pub recoveries: u64,
 }
 
+impl Scene for World {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn up(&self, index: usize) -> Option<&Node> {
+        self.nodes[index].as_ref().filter(|node| node.is_up())
+    }
+
+    fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    fn released(&self) -> &[Vec<u64>] {
+        &self.released
+    }
+}
+
 impl World {
     /// A world in which nothing has happened.
     pub fn new(options: Options) -> Self {
@@ -134,16 +153,6 @@ impl World {
             }
         }
         Err(format!("liveness: {} messages under way, nodes {:?}", self.network.len(), self.nodes))
-    }
-
-    /// The geometry.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The node at `index`, if it is there and has its state.
-    pub fn up(&self, index: usize) -> Option<&Node> {
-        self.nodes[index].as_ref().filter(|node| node.is_up())
     }
 
     fn is_at_rest(&self) -> bool {
@@ -237,7 +246,7 @@ impl World {
             network.push((to, packet));
         }
         self.control.append(&mut self.out.control);
-        self.released.extend(self.out.released.drain(..).map(|p| provenance::path(p.frame())));
+        self.released.extend(self.out.released.drain(..).map(|p| path(p.frame())));
         if std::mem::take(&mut self.out.caught_up) {
             let incarnation = self.nodes[index].as_ref().map_or(0, Node::incarnation);
             self.recoveries += 1;

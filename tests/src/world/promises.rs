@@ -2,10 +2,22 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pannier_runtime::ring::Store;
+use pannier_runtime::ring::{Node, Plan, Store};
 
 use super::provenance::{Entries, KEYS};
-use super::{Cell, Cells, World};
+use super::{Cell, Cells, Journal};
+
+/// What the promises are asked of: nodes that run [`Provenance`](super::Provenance), and what they released.
+pub trait Scene {
+    /// The geometry.
+    fn plan(&self) -> &Plan;
+    /// The node at `index`, if it is there and has its state.
+    fn up(&self, index: usize) -> Option<&Node>;
+    /// What every transaction read and wrote.
+    fn journal(&self) -> &Journal;
+    /// The transactions of each released packet, in the order of its way.
+    fn released(&self) -> &[Vec<u64>];
+}
 
 /// The transactions that wrote one key, oldest first, and where each stands; from the cell's hash and the journal.
 struct History {
@@ -38,19 +50,30 @@ fn history(entries: &Entries, cell: Cell) -> Result<History, String> {
 ///
 /// # Errors
 /// The promise by its name, and what broke it.
-pub fn check(world: &World) -> Result<(), String> {
-    let entries = world.journal.entries();
+pub fn check(scene: &impl Scene) -> Result<(), String> {
+    {
+        let entries = scene.journal().entries();
+        (0..scene.plan().stages()).try_for_each(|stage| check_prefix(scene, &entries, stage))?;
+    }
+    check_heads(scene)
+}
+
+/// Checks what must hold of the heads at every moment: all but `prefix`.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_heads(scene: &impl Scene) -> Result<(), String> {
+    let entries = scene.journal().entries();
     let mut heads: HashMap<usize, Vec<History>> = HashMap::new();
-    for stage in 0..world.plan().stages() {
-        if let Some(store) = world.up(stage).and_then(|node| node.store(stage)) {
+    for stage in 0..scene.plan().stages() {
+        if let Some(store) = scene.up(stage).and_then(|node| node.store(stage)) {
             let histories: Result<_, String> =
                 (0..KEYS).map(|key| history(&entries, cell(store, key))).collect();
             heads.insert(stage, histories?);
         }
-        check_prefix(world, &entries, stage)?;
     }
     check_closure(&entries, &heads)?;
-    for path in &world.released {
+    for path in scene.released() {
         for id in path {
             let transaction = &entries.transactions[id];
             let Some(histories) = heads.get(&transaction.stage) else { continue };
@@ -94,9 +117,9 @@ fn check_closure(entries: &Entries, heads: &HashMap<usize, Vec<History>>) -> Res
 }
 
 /// `prefix`: what a replica holds, its predecessor in the group holds or held before.
-fn check_prefix(world: &World, entries: &Entries, stage: usize) -> Result<(), String> {
+fn check_prefix(scene: &impl Scene, entries: &Entries, stage: usize) -> Result<(), String> {
     let stores: Vec<(usize, &Store)> =
-        world.plan().group(stage).filter_map(|node| Some((node, world.up(node)?.store(stage)?))).collect();
+        scene.plan().group(stage).filter_map(|node| Some((node, scene.up(node)?.store(stage)?))).collect();
     for pair in stores.windows(2) {
         let ((before, ahead), (node, store)) = (pair[0], pair[1]);
         for key in 0..KEYS {
@@ -114,11 +137,11 @@ fn check_prefix(world: &World, entries: &Entries, stage: usize) -> Result<(), St
 ///
 /// # Errors
 /// The stage and the replica.
-pub fn check_rest(world: &World) -> Result<(), String> {
-    let layout = world.plan().layout;
-    for stage in 0..world.plan().stages() {
-        let mut digests = world.plan().group(stage).map(|node| {
-            let store = world.up(node).and_then(|node| node.store(stage))?;
+pub fn check_rest(scene: &impl Scene) -> Result<(), String> {
+    let layout = scene.plan().layout;
+    for stage in 0..scene.plan().stages() {
+        let mut digests = scene.plan().group(stage).map(|node| {
+            let store = scene.up(node).and_then(|node| node.store(stage))?;
             Some((store.versions, store.state.digest(&layout)))
         });
         let head = digests.next().flatten();

@@ -79,7 +79,7 @@ impl Provenance {
 }
 
 /// The transactions of a frame's way: behind the packet's number, in front of its padding.
-pub(super) fn path(frame: &[u8]) -> Vec<u64> {
+pub fn path(frame: &[u8]) -> Vec<u64> {
     let numbers = frame.get(FLAG..).unwrap_or_default().chunks_exact(8);
     numbers
         .map(|n| u64::from_le_bytes(n.try_into().expect("eight bytes")))
