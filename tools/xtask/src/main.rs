@@ -4,6 +4,7 @@ mod capture;
 mod check_run;
 mod ci;
 mod step;
+mod trace;
 
 use anyhow::{Context, bail};
 use std::path::Path;
@@ -16,7 +17,8 @@ usage: cargo xtask <command> [arguments for the command underneath]
   lint        clippy on everything, warnings are errors
   test        all tests; an argument selects tests by name
   doc         the documentation, warnings are errors
-  check-run   run the example chain and check its report and its output capture";
+  check-run   run the example chain and check its report and its output capture
+  trace       make the example chain's capture anew, with the same bytes each time";
 
 fn main() -> anyhow::Result<()> {
     // Asked at run time: a checkout that shares its target folder with another may run the other's build.
@@ -33,6 +35,7 @@ fn main() -> anyhow::Result<()> {
         "test" => step::TEST.run(&rest),
         "doc" => step::DOC.run(&rest),
         "check-run" => check_run::run(),
+        "trace" => trace::run(),
         "" | "help" | "-h" | "--help" => {
             println!("{USAGE}");
             Ok(())
