@@ -4,7 +4,7 @@
 //! - [`limits`], [`clock`], [`entropy`], [`stats`]: bounds, time and randomness as parameters, counters;
 //! - [`wire`]: views of packet headers over bytes;
 //! - [`packet`]: frames with a unit behind them; [`dependency`]: vectors and *the* ordering rule;
-//! - [`state`]: typed tables in partitions; [`port`]: where packets come from and go to;
+//! - [`mod@state`]: typed tables in partitions; [`port`]: where packets come from and go to;
 //! - [`txn`]: transactions and the delta, the one format of changes;
 //! - [`mod@nf`]: what a network function is; [`piggyback`]: records and units that ride on packets;
 //! - [`ring`]: the protocol. Start at [`ring::Node::accept`].

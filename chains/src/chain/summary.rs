@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use pannier_runtime::stats::NodeStats;
+use pannier_runtime::stats::{NodeStats, Reasons};
 use serde::Serialize;
 
 use super::{Chain, Link, Recovery};
@@ -139,6 +139,16 @@ impl Chain {
             truncated_input: false,
             warnings: Vec::new(),
         }
+    }
+
+    /// Messages that nodes refused, by reason: fenced ones, damaged ones, ones that came while a node was joining.
+    pub fn refused(&self) -> Reasons {
+        let mut all = Reasons::default();
+        for slot in &self.slots {
+            all.add(&slot.past.refused);
+            slot.node.iter().for_each(|node| all.add(&node.stats().refused));
+        }
+        all
     }
 
     fn stage_summary(&self, index: usize, name: &str, stats: &NodeStats) -> Stage {

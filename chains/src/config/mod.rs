@@ -65,7 +65,7 @@ use pannier_runtime::packet::Direction;
 use pannier_runtime::port::Faults;
 use pannier_runtime::ring::Plan;
 
-pub use address::{Inside, Mac, Prefix};
+pub use address::Inside;
 pub use crash::Crash;
 pub use document::Document;
 pub use error::{ChainError, Place};

@@ -363,6 +363,12 @@ impl Running {
                 self.input.cut
             ));
         }
+        for (reason, count) in self.chain.refused().sorted() {
+            // The others belong to every recovery.
+            if reason.starts_with("damaged") || reason == "waiting_place_full" {
+                warnings.push(format!("{count} messages on the ring were refused: {reason}"));
+            }
+        }
         for crash in &self.run.crashes[self.crashed..] {
             warnings.push(format!(
                 "node {} was to crash after {} packets, and the run ended before",

@@ -137,14 +137,10 @@ impl Node {
         if std::mem::take(&mut self.link.committed_news) {
             let stores = &self.stores;
             self.retained.prune(|unit| is_committed(stores, unit));
-            let mut leaving = std::mem::take(&mut out.released);
-            let first = leaving.len();
-            self.hold.release(|packet| is_committed(stores, packet.unit()), |packet| leaving.push(packet));
-            for packet in leaving.split_off(first) {
-                self.depart(packet, out);
-            }
-            leaving.append(&mut out.released);
-            out.released = leaving;
+            let mut leaving = std::mem::take(&mut self.leaving);
+            self.hold.release(|packet| is_committed(stores, packet.unit()), &mut leaving);
+            leaving.drain(..).for_each(|packet| self.depart(packet, out));
+            self.leaving = leaving;
         }
         if self.link.reconnected && self.link.heard {
             self.repair(out);

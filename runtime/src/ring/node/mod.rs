@@ -64,6 +64,8 @@ pub struct Node {
     /// Messages whose unit is not ready.
     waiting: VecDeque<Packet>,
     hold: Hold,
+    /// Frames on their way out of `hold`; empty between turns.
+    leaving: Vec<Packet>,
     retained: Retained,
     link: Link,
     joining: Option<Joining>,
@@ -99,6 +101,7 @@ impl Node {
             open: Open::new(entropy, plan.delta_limit()),
             waiting: VecDeque::new(),
             hold: Hold::default(),
+            leaving: Vec::new(),
             retained: Retained::default(),
             link: Link::new(&plan),
             joining: None,
@@ -147,7 +150,10 @@ impl Node {
 
     /// One frame or unit: first its unit is applied here, then the network function runs.
     fn arrive(&mut self, packet: Packet, out: &mut Output) {
-        if self.joining.is_some() || self.is_fenced(&packet) {
+        if self.joining.is_some() {
+            return self.refuse(packet, "joining", out);
+        }
+        if self.is_fenced(&packet) {
             return self.refuse(packet, "fenced", out);
         }
         match self.replicate(&packet) {
