@@ -43,6 +43,8 @@ struct Lane {
 /// Captures, merged by time.
 pub(super) struct Input {
     lanes: Vec<Lane>,
+    /// Damage behind the last packet that was handed out.
+    damage: Option<InputError>,
     /// Bytes of capture read so far, about.
     pub(super) bytes: u64,
     /// Packets of which the capture holds the beginning only.
@@ -51,7 +53,7 @@ pub(super) struct Input {
 
 impl Input {
     pub(super) fn open(sources: &[Source]) -> Result<Self, InputError> {
-        let mut input = Input { lanes: Vec::new(), bytes: 0, cut: 0 };
+        let mut input = Input { lanes: Vec::new(), damage: None, bytes: 0, cut: 0 };
         for source in sources {
             let (reader, side) =
                 (Reader::open(&source.file)?, source.side.map(crate::config::Side::direction));
@@ -68,6 +70,9 @@ impl Input {
     /// # Errors
     /// A capture that is damaged, or of a link type that can't be taken. What came before is not affected.
     pub(super) fn next(&mut self, packet: &mut Packet) -> Result<Arrival, InputError> {
+        if let Some(error) = self.damage.take() {
+            return Err(error);
+        }
         let pending = self.lanes.iter_mut().filter_map(|lane| Some((lane.next?, lane)));
         let Some((captured, lane)) = pending.min_by_key(|(captured, _)| captured.time) else {
             return Ok(Arrival::End);
@@ -76,7 +81,10 @@ impl Input {
         let arrival = take(&captured, lane, packet)?;
         self.bytes += lane.frame.len() as u64 + 16;
         self.cut += u64::from(packet.meta.missing > 0);
-        lane.next = lane.reader.next(&mut lane.frame)?;
+        match lane.reader.next(&mut lane.frame) {
+            Ok(next) => lane.next = next,
+            Err(error) => self.damage = Some(error.into()),
+        }
         Ok(arrival)
     }
 
