@@ -1,5 +1,6 @@
 //! All suites in one binary: one link, one list of tests, each file named for what it watches over.
 
+mod captures;
 mod crashes;
 mod layering;
 mod schedules;
