@@ -1,6 +1,7 @@
 //! All suites in one binary: one link, one list of tests, each file named for what it watches over.
 
 mod layering;
+mod log;
 mod schedules;
 mod source;
 mod style;
