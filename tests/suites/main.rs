@@ -3,6 +3,7 @@
 mod captures;
 mod crashes;
 mod layering;
+mod log;
 mod schedules;
 mod source;
 mod style;

@@ -5,6 +5,7 @@
 
 mod bench;
 mod check;
+mod log;
 mod nfs;
 mod run;
 
@@ -28,6 +29,7 @@ enum Command {
     Check(check::Args),
     Nfs(nfs::Args),
     Bench(bench::Args),
+    Log(log::Args),
 }
 
 /// How the command ends, where it does not end well.
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::check(&args),
         Command::Nfs(args) => nfs::nfs(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Log(args) => log::log(&args),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

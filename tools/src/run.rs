@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use pannier_chains::config::{self, ChainSpec, Document, Side, Source};
 use pannier_chains::run::Progress;
 use pannier_chains::{Outcome, Run, RunError};
+use pannier_replay::{Header, LogError, LogWriter};
 
 use crate::{Ended, Failure, fail, print};
 
@@ -36,6 +37,9 @@ pub(crate) struct Args {
     /// Changes a setting: f=2, limits.mtu=1500, nat.ports=preserve
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
+    /// Writes a log of what the heads committed and what left the chain; `pannier log` reads it
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Prints the summary as one JSON object
     #[arg(long)]
     json: bool,
@@ -49,18 +53,33 @@ pub(crate) fn run(args: &Args) -> Ended {
     let writes_to_stdout = spec.output.as_deref() == Some(Path::new("-"));
     let bar = progress_bar(&spec);
     let shown = bar.clone();
-    let run = Run::from(spec).stop_on(stop_on_interrupt()).progress(move |at: Progress| {
+    let log = match args.record.as_deref().map(|path| start_log(path, &spec)).transpose() {
+        Ok(log) => log,
+        Err(error) => return fail(Failure::Files, error),
+    };
+    let mut run = Run::from(spec).stop_on(stop_on_interrupt()).progress(move |at: Progress| {
         shown.set_position(at.bytes);
         shown.set_message(at.packets.to_string());
     });
+    if let Some(log) = &log {
+        run = run.record(Box::new(log.recorders()));
+    }
     let ended = run.start();
     bar.finish_and_clear();
+    if let Some(Err(error)) = log.map(LogWriter::finish) {
+        return fail(Failure::Files, error);
+    }
     let outcome = match ended {
         Ok(outcome) => outcome,
         Err(error @ (RunError::Input(_) | RunError::Output(_))) => return fail(Failure::Files, error),
         Err(error) => return fail(Failure::Usage, error),
     };
     report(&outcome, args.json, writes_to_stdout)
+}
+
+fn start_log(path: &Path, spec: &ChainSpec) -> Result<LogWriter, LogError> {
+    let names = spec.stages.iter().map(|stage| stage.name.as_str());
+    LogWriter::create(path, &Header::new(&spec.plan, names))
 }
 
 /// The chain, with everything that the command line changes.
