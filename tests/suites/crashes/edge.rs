@@ -8,7 +8,7 @@ use pannier_nf::{FirewallState, MonitorState, NatState};
 use pannier_runtime::clock::Nanos;
 use pannier_runtime::state::State;
 use pannier_runtime::wire::tcp::{TcpHeader, flags};
-use pannier_runtime::wire::{Endpoint, Flow, Layers, protocol};
+use pannier_runtime::wire::{Endpoint, Flow, Layers, Malformed, protocol};
 use pannier_runtime::{Direction, Packet};
 use pannier_tests::edge;
 
@@ -29,9 +29,25 @@ fn no_crash_undoes_what_left_the_edge_chain() {
     let specs = [1, 2].map(|f| edge::spec(&[&format!("f={f}"), &format!("burst={BURST}")]));
     for_every_index(TRACE, |case| {
         let mut chain = edge::chain(&specs[case.nodes.len() - 1]);
-        let left = play(&mut chain, &trace, case);
+        let left = play(&mut chain, &trace, case, Left::note);
         check_effects(&chain, &sent, &left).unwrap_or_else(|broken| panic!("{case:?}: {broken}"));
     });
+}
+
+/// A packet that left the chain.
+struct Left {
+    /// When it had entered: that names it.
+    time: Nanos,
+    direction: Direction,
+    flow: Result<Flow, Malformed>,
+    is_reset: bool,
+}
+
+impl Left {
+    fn note(packet: &Packet) -> Self {
+        let (time, direction) = (packet.meta.time, packet.meta.direction);
+        Left { time, direction, flow: Flow::parse(packet.frame()), is_reset: is_reset(packet.frame()) }
+    }
 }
 
 /// Released packets of a flow.
@@ -54,14 +70,14 @@ fn state<S: State>(chain: &Chain, stage: usize) -> &S {
 }
 
 /// Looks for what each released packet did, in the tables of the heads. (The replicas' digests are the same.)
-fn check_effects(chain: &Chain, sent: &HashMap<Nanos, Flow>, released: &[Packet]) -> Result<(), String> {
+fn check_effects(chain: &Chain, sent: &HashMap<Nanos, Flow>, released: &[Left]) -> Result<(), String> {
     let nat: &NatState = state(chain, NAT);
     let mut seen = HashMap::<Flow, Seen>::new();
     let mut owners = HashMap::<Endpoint, Endpoint>::new();
     for packet in released {
-        let Some(entered) = sent.get(&packet.meta.time) else { continue }; // no IP: ARP passes untouched
-        let left = Flow::parse(packet.frame()).map_err(|wrong| format!("{entered} left as {wrong}"))?;
-        let (private, inside, outside) = match packet.meta.direction {
+        let Some(entered) = sent.get(&packet.time) else { continue }; // no IP: ARP passes untouched
+        let left = packet.flow.map_err(|wrong| format!("{entered} left as {wrong}"))?;
+        let (private, inside, outside) = match packet.direction {
             Direction::Outbound => (*entered, entered.source_endpoint(), left.source_endpoint()),
             Direction::Inbound => (left, left.destination_endpoint(), entered.destination_endpoint()),
         };
@@ -71,7 +87,7 @@ fn check_effects(chain: &Chain, sent: &HashMap<Nanos, Flow>, released: &[Packet]
         }
         let seen = seen.entry(private).or_default();
         seen.all += 1;
-        seen.lasting += u64::from(!is_reset(packet.frame()));
+        seen.lasting += u64::from(!packet.is_reset);
     }
     for (outside, inside) in &owners {
         let rows = (nat.by_outside.inspect(outside), nat.by_inside.inspect(inside));
@@ -130,7 +146,7 @@ fn the_check_finds_a_state_that_forgot() {
     let sent = trace.iter().filter_map(|p| Some((p.meta.time, Flow::parse(p.frame()).ok()?))).collect();
     let case = Case { nodes: &[1], at: TRACE / 2, every: TRACE };
     let (mut whole, mut half) = (edge::chain(&spec), edge::chain(&spec));
-    let left = play(&mut whole, &trace[..TRACE], case);
+    let left = play(&mut whole, &trace[..TRACE], case, Left::note);
     half.turn();
     for packet in &trace[..TRACE - 100] {
         half.admit(packet.clone());

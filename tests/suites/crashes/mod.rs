@@ -58,13 +58,21 @@ fn for_every_index(every: usize, check: impl Fn(Case) + Sync) {
     });
 }
 
-/// Feeds the packets to the chain in bursts, lets nodes crash on the way, and waits until all is at rest. A burst ends
-/// where a crash is, so that it finds the frames of each index at another place on the ring. At an odd index the last
-/// burst has not had its turn: its packets stand at the entrances.
-fn play(chain: &mut Chain, packets: &[Packet], case: Case) -> Vec<Packet> {
+/// Feeds the packets to the chain in bursts, lets nodes crash on the way, and waits until all is at rest. Returns what
+/// `note` makes of each packet that leaves. A burst ends where a crash is, so that it finds the frames of each index at
+/// another place on the ring. At an odd index the last burst has not had its turn: its packets stand at the entrances.
+fn play<T>(chain: &mut Chain, packets: &[Packet], case: Case, note: impl Fn(&Packet) -> T) -> Vec<T> {
+    let (mut left, mut noted) = (Vec::new(), Vec::with_capacity(packets.len()));
+    let mut take = |chain: &mut Chain| {
+        chain.take_released(&mut left);
+        for packet in left.drain(..) {
+            noted.push(note(&packet));
+            chain.pool().give(packet);
+        }
+    };
     let mut fed = 0;
     for at in case.crashes() {
-        feed(chain, &packets[fed..at]);
+        feed(chain, &packets[fed..at], &mut take);
         fed = at;
         if at.is_multiple_of(2) {
             chain.turn();
@@ -74,28 +82,24 @@ fn play(chain: &mut Chain, packets: &[Packet], case: Case) -> Vec<Packet> {
             chain.crash(node);
         }
     }
-    feed(chain, &packets[fed..]);
+    feed(chain, &packets[fed..], &mut take);
     assert!(chain.drain(), "{case:?}: {:?}", chain.unrecoverable());
-    let mut released = Vec::with_capacity(packets.len());
-    chain.take_released(&mut released);
-    assert!(released.len() > TRACE / 2, "{case:?}: only {} packets left, which shows little", released.len());
+    take(chain);
+    assert!(noted.len() > TRACE / 2, "{case:?}: only {} packets left, which shows little", noted.len());
     check_account(chain, case);
-    released
+    noted
 }
 
-/// Lets packets in, the first burst shorter so that the last is whole.
-fn feed(chain: &mut Chain, packets: &[Packet]) {
+/// Lets packets in, the first burst shorter so that the last is whole, and has those taken that leave.
+fn feed(chain: &mut Chain, packets: &[Packet], mut take: impl FnMut(&mut Chain)) {
     let (first, rest) = packets.split_at(packets.len() % BURST);
     for burst in std::iter::once(first).chain(rest.chunks(BURST)) {
         chain.turn();
-        enter(chain, burst);
-    }
-}
-
-fn enter(chain: &mut Chain, burst: &[Packet]) {
-    for packet in burst {
-        let packet = chain.pool().copy(packet);
-        chain.admit(packet);
+        take(chain);
+        for packet in burst {
+            let packet = chain.pool().copy(packet);
+            chain.admit(packet);
+        }
     }
 }
 

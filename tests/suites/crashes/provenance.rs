@@ -37,7 +37,7 @@ fn check(trace: &[Packet], case: Case, unit_frames: usize) -> Result<(), String>
     };
     let mut chain = Chain::new(plan, (0..STAGES).map(stage).collect(), BURST, Faults::NONE)
         .map_err(|wrong| wrong.to_string())?;
-    let released = play(&mut chain, trace, case).iter().map(|packet| path(packet.frame())).collect();
+    let released = play(&mut chain, trace, case, |packet| path(packet.frame()));
     let ended = Ended { chain, journal, released };
     promises::check_heads(&ended).and_then(|()| promises::check_rest(&ended))
 }
