@@ -14,11 +14,15 @@ pub const MAX_FRAME: usize = 262_144;
 pub const MAX_UNIT: usize = 65_535;
 /// Free bytes in front of a frame, for headers that a network function pushes.
 pub const HEADROOM: usize = 64;
+/// Bytes that a new packet buffer has room for, headroom included: most frames with their units, and acknowledgements.
+/// It grows where it must, and the larger buffer is used again.
+pub const BUFFER: usize = 4_096;
 /// Most rows that one expiry transaction removes, so that its unit stays small.
 pub const SWEEP_ROWS: usize = 32;
 /// Most units that one repair sends at once.
 pub const REPAIR_UNITS: usize = 64;
 
+const _: () = assert!(HEADROOM < BUFFER);
 const _: () = assert!(MAX_PARTITIONS == u64::BITS as usize);
 const _: () = assert!(MAX_NODES <= 128 && MAX_TABLES <= 64);
 

@@ -2,7 +2,7 @@
 //! from. Buffers come from a [`Pool`] and go back to it, so that no packet costs an allocation.
 
 use crate::clock::Nanos;
-use crate::limits::HEADROOM;
+use crate::limits::{BUFFER, HEADROOM};
 
 /// Which way a packet passes the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -81,6 +81,12 @@ impl Packet {
         packet.reset();
         packet.set_frame(frame);
         packet
+    }
+
+    /// A packet whose buffer most frames and units fit into: buffers that differ in size would grow for a long time,
+    /// each when it first meets a large frame.
+    fn roomy() -> Self {
+        Packet { bytes: Vec::with_capacity(BUFFER), ..Packet::default() }
     }
 
     fn reset(&mut self) {
@@ -171,7 +177,7 @@ pub struct Pool {
 impl Pool {
     /// A packet without frame and unit.
     pub fn take(&mut self) -> Packet {
-        let mut packet = self.free.pop().unwrap_or_default();
+        let mut packet = self.free.pop().unwrap_or_else(Packet::roomy);
         packet.reset();
         packet
     }

@@ -6,7 +6,9 @@ use crate::clock::Nanos;
 
 #[derive(Debug)]
 struct Entry {
-    unit: Vec<u8>,
+    /// Where the unit's bytes are.
+    at: usize,
+    len: usize,
     sent: Nanos,
 }
 
@@ -14,8 +16,12 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Retained {
     units: VecDeque<Entry>,
-    spare: Vec<Vec<u8>>,
-    bytes: usize,
+    /// The units one behind the other; in front may be what is left of units that have gone.
+    bytes: Vec<u8>,
+}
+
+fn unit<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
+    &bytes[entry.at..][..entry.len]
 }
 
 impl Retained {
@@ -31,31 +37,37 @@ impl Retained {
 
     /// Bytes of all retained units.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes.len() - self.gone()
     }
 
     /// The units, oldest first.
     pub(crate) fn units(&self) -> impl Iterator<Item = &[u8]> {
-        self.units.iter().map(|entry| &*entry.unit)
+        self.units.iter().map(|entry| unit(&self.bytes, entry))
     }
 
     /// Retains a unit that was sent at `sent`; 0 where it was not.
     pub(crate) fn push(&mut self, unit: &[u8], sent: Nanos) {
-        let mut copy = self.spare.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(unit);
-        self.bytes += unit.len();
-        self.units.push_back(Entry { unit: copy, sent });
+        let gone = self.gone();
+        let is_full = self.bytes.len() + unit.len() > self.bytes.capacity();
+        if is_full && gone > self.bytes.len() / 2 {
+            self.bytes.drain(..gone);
+            self.units.iter_mut().for_each(|entry| entry.at -= gone);
+        }
+        self.units.push_back(Entry { at: self.bytes.len(), len: unit.len(), sent });
+        self.bytes.extend_from_slice(unit);
     }
 
     /// Lets the oldest units go as long as `committed` holds.
     pub(crate) fn prune(&mut self, committed: impl Fn(&[u8]) -> bool) {
-        while self.units.front().is_some_and(|entry| committed(&entry.unit)) {
-            // The condition saw a front entry.
-            let Some(entry) = self.units.pop_front() else { break };
-            self.bytes -= entry.unit.len();
-            self.spare.push(entry.unit);
+        while self.units.pop_front_if(|entry| committed(unit(&self.bytes, entry))).is_some() {}
+        if self.units.is_empty() {
+            self.bytes.clear();
         }
+    }
+
+    /// Bytes in front of the oldest unit.
+    fn gone(&self) -> usize {
+        self.units.front().map_or(self.bytes.len(), |entry| entry.at)
     }
 
     /// Shows up to `most` units, oldest first, that were last sent at or before `before` and that the successor lacks,
@@ -69,9 +81,42 @@ impl Retained {
         mut send: impl FnMut(&[u8]),
     ) {
         let due = self.units.iter_mut().take_while(|entry| entry.sent <= before);
-        for entry in due.filter(|entry| lacks(&entry.unit)).take(most) {
+        for entry in due.filter(|entry| lacks(unit(&self.bytes, entry))).take(most) {
             entry.sent = now;
-            send(&entry.unit);
+            send(unit(&self.bytes, entry));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn units_stay_whole_while_others_come_and_go(
+            steps in proptest::collection::vec((0usize..40, 0usize..4), 1..200),
+        ) {
+            // Goal: bytes never mix, and room is used again. Method: random pushes and prunes beside a plain list.
+            let (mut retained, mut list) = (Retained::default(), VecDeque::<Vec<u8>>::new());
+            let mut most = 0;
+            for (number, (len, gone)) in steps.into_iter().enumerate() {
+                let unit = vec![number as u8; len];
+                retained.push(&unit, number as Nanos);
+                list.push_back(unit);
+                most = most.max(retained.bytes());
+                let left = std::cell::Cell::new(gone);
+                retained.prune(|_| left.replace(left.get().saturating_sub(1)) > 0);
+                list.drain(..gone.min(list.len()));
+                prop_assert!(retained.units().eq(list.iter().map(Vec::as_slice)));
+                prop_assert_eq!(retained.bytes(), list.iter().map(Vec::len).sum::<usize>());
+                prop_assert_eq!((retained.len(), retained.is_empty()), (list.len(), list.is_empty()));
+            }
+            prop_assert!(retained.bytes.capacity() <= 4 * most.max(16), "room for {} of {most}", retained.bytes.capacity());
+            let mut sent = Vec::new();
+            retained.resend(2, Nanos::MAX, 1, |unit| !unit.is_empty(), |unit| sent.push(unit.to_vec()));
+            prop_assert!(sent.iter().eq(list.iter().filter(|unit| !unit.is_empty()).take(2)));
         }
     }
 }
