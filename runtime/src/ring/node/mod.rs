@@ -279,3 +279,6 @@ impl fmt::Debug for Node {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
