@@ -314,10 +314,10 @@ proptest! {
             let expires = if value.is_some() { changes[i].3 } else { NEVER };
             crate::state::Change { table: changes[i].0, key: std::slice::from_ref(&changes[i].1), value, expires }
         };
-        for i in 0..changes.len() {
+        for (i, row) in changes.iter().enumerate() {
             delta::put_change(&mut bytes, &change_of(i));
             ends.push(bytes.len());
-            written.insert(state.timed.place(&changes[i].1).partition);
+            written.insert(state.timed.place(&row.1).partition);
         }
         for (i, change) in delta::changes(&state, &bytes).enumerate() {
             prop_assert_eq!(change, Ok(change_of(i)));
