@@ -239,3 +239,6 @@ pub fn select(unit: &[u8], wanted: impl Fn(&RecordView<'_>) -> bool, out: &mut V
         seal(out, records);
     }
 }
+
+#[cfg(test)]
+mod tests;

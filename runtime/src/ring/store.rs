@@ -91,3 +91,7 @@ impl Store {
         self.commit = if self.is_tail { versions } else { commit };
     }
 }
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

@@ -105,3 +105,7 @@ impl Orchestrator {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

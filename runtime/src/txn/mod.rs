@@ -4,6 +4,8 @@
 //! leaves no trace. Time and random numbers come from it alone, so that a run can be recorded and replayed.
 
 pub mod delta;
+#[cfg(test)]
+mod model_tests;
 mod write_set;
 
 use std::ops::Deref;

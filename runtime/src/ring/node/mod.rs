@@ -285,3 +285,6 @@ impl fmt::Debug for Node {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
