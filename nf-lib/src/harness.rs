@@ -8,7 +8,7 @@ use pannier_runtime::clock::{Nanos, SECOND};
 use pannier_runtime::entropy::Entropy;
 use pannier_runtime::packet::Pool;
 use pannier_runtime::state::{AnyState, Layout, State};
-use pannier_runtime::txn::{Workspace, WriteSet, delta};
+use pannier_runtime::txn::{Workspace, delta};
 use pannier_runtime::{Abort, AnyNf, Direction, Frame, Packet, Txn, Verdict};
 
 /// What came of one frame.
@@ -62,8 +62,7 @@ impl Harness {
         let layout = Layout::default();
         let state = nf.new_state(&layout);
         let entropy = Entropy::new(7);
-        let work =
-            Workspace { writes: WriteSet::default(), entropy, emitted: Vec::new(), delta_limit: 1_400 };
+        let work = Workspace::new(entropy, 1_400);
         let now = 1_000_000 * SECOND;
         Harness { nf, layout, state, work, pool: Pool::default(), now, unit_frames: 1, open: 0 }
     }

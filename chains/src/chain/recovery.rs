@@ -75,7 +75,8 @@ impl Chain {
         self.announce();
         if let Some(index) = joins {
             let view = self.orchestrator.view().clone();
-            let mut node = Node::replacement(index, self.plan, Arc::clone(&self.nfs), view, &mut self.out);
+            let mut node =
+                Node::replacement(index, self.plan, Arc::clone(&self.nfs), view, self.now, &mut self.out);
             if let Some(recorder) = &self.recorder {
                 node.set_recorder(recorder(index));
             }

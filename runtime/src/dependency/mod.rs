@@ -10,7 +10,8 @@
 //! (FTC, SIGCOMM 2020, section 4.3; there a read counts as a write does.)
 //!
 //! Versions are 64 bits wide at rest. On the wire they are cut to 32 bits and completed from a version that the
-//! receiver knows: it is never 2³¹ transactions away, since retained units are bounded.
+//! receiver knows. A message may therefore be late by less than 2³¹ writes of one partition: minutes at ten million
+//! writes a second, far beyond what any link delays.
 
 use crate::limits::MAX_PARTITIONS;
 
@@ -45,6 +46,14 @@ impl PartitionSet {
     /// How many partitions are in the set.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
+    }
+
+    /// Takes the first `count` partitions out of the set.
+    pub fn take_first(&mut self, count: usize) -> Self {
+        let mut taken = PartitionSet::default();
+        self.iter().take(count).for_each(|partition| taken.insert(partition));
+        self.0 &= !taken.0;
+        taken
     }
 
     /// Both sets together.

@@ -36,7 +36,7 @@ impl Seen {
 
     /// The version that stands behind the transaction: seen, or one more where it wrote.
     pub fn version_after(&self, near: Version) -> Version {
-        self.version_near(near) + u64::from(self.written)
+        self.version_near(near).saturating_add(u64::from(self.written))
     }
 }
 

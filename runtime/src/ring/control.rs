@@ -1,15 +1,15 @@
 //! Control messages: acknowledgements, fetches and snapshots, as bytes.
 //!
 //! ```text
-//! message := version(1) kind(1) reserved(2) bytes(4, LE) crc32c(4, LE) body
+//! message := version(1) kind(1) reserved(2) crc32c(4, LE) bytes(8, LE) body
 //! ```
-//! All numbers are little endian. What does not check out is refused with its reason, whatever it holds.
+//! All numbers are little endian. The checksum is over the body and the header without it. What does not check out is refused with its reason, whatever it holds.
 
 use crate::packet::{Kind, Packet};
 use crate::piggyback::Damage;
 
 const VERSION: u8 = 1;
-const HEADER: usize = 12;
+pub(crate) const HEADER: usize = 16;
 
 fn code(kind: Kind) -> u8 {
     match kind {
@@ -21,14 +21,18 @@ fn code(kind: Kind) -> u8 {
     }
 }
 
+fn checksum(header: &[u8], body: &[u8]) -> u32 {
+    [&header[8..], body].into_iter().fold(crc32c::crc32c(&header[..4]), crc32c::crc32c_append)
+}
+
 /// Makes `packet` a control message of `kind` with `body`.
 pub(crate) fn seal(packet: &mut Packet, kind: Kind, body: &[u8]) {
     let mut header = [0; HEADER];
     header[0] = VERSION;
     header[1] = code(kind);
-    header[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..8]), body);
-    header[8..].copy_from_slice(&crc.to_le_bytes());
+    header[8..].copy_from_slice(&(body.len() as u64).to_le_bytes());
+    let crc = checksum(&header, body);
+    header[4..8].copy_from_slice(&crc.to_le_bytes());
     packet.meta.kind = kind;
     packet.fill_frame(|frame| {
         frame.put(&header);
@@ -43,11 +47,11 @@ pub(crate) fn open(packet: &Packet, kind: Kind) -> Result<Reader<'_>, Damage> {
         return Err(Damage::Version);
     }
     let mut numbers = Reader(&header[4..]);
-    let (bytes, crc) = (numbers.u32(), numbers.u32());
-    if bytes != Some(body.len() as u32) {
+    let (crc, bytes) = (numbers.u32(), numbers.u64());
+    if bytes != Some(body.len() as u64) {
         return Err(Damage::Length);
     }
-    if crc != Some(crc32c::crc32c_append(crc32c::crc32c(&header[..8]), body)) {
+    if crc != Some(checksum(header, body)) {
         return Err(Damage::Checksum);
     }
     Ok(Reader(body))

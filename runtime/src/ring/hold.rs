@@ -74,6 +74,11 @@ impl Hold {
             self.queue.pop_front();
         }
     }
+
+    /// Everything that is held, in order.
+    pub(crate) fn into_packets(self) -> impl Iterator<Item = Packet> {
+        self.queue.into_iter().flatten()
+    }
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ impl Plan {
             return Err(PlanError::Partitions(self.layout.partitions));
         }
         let room = self.delta_limit();
-        if self.f > 0 && room < needed {
+        if room < needed {
             return Err(PlanError::Mtu { f: self.f, mtu: self.limits.mtu, room, needed });
         }
         Ok(())
@@ -102,7 +102,9 @@ impl Plan {
     /// Bytes of delta that one transaction may write. A unit has at most f records (older ones have reached their
     /// tail), each at most two such deltas long: a burst is closed once one is full.
     pub fn delta_limit(&self) -> usize {
-        let unit = self.limits.mtu.min(crate::limits::MAX_UNIT).saturating_sub(UNIT_HEADER);
+        // Without replication nothing travels, and only the format's own bound is left.
+        let link = if self.f == 0 { crate::limits::MAX_UNIT } else { self.limits.mtu };
+        let unit = link.min(crate::limits::MAX_UNIT).saturating_sub(UNIT_HEADER);
         (unit / self.f.max(1)).saturating_sub(vector_bytes(self.layout.partitions)) / 2
     }
 

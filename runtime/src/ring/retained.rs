@@ -57,12 +57,14 @@ impl Retained {
         self.bytes.extend_from_slice(unit);
     }
 
-    /// Lets the oldest units go as long as `committed` holds.
-    pub(crate) fn prune(&mut self, committed: impl Fn(&[u8]) -> bool) {
+    /// Lets the oldest units go as long as `committed` holds. Returns whether any went.
+    pub(crate) fn prune(&mut self, committed: impl Fn(&[u8]) -> bool) -> bool {
+        let before = self.units.len();
         while self.units.pop_front_if(|entry| committed(unit(&self.bytes, entry))).is_some() {}
         if self.units.is_empty() {
             self.bytes.clear();
         }
+        self.units.len() < before
     }
 
     /// Bytes in front of the oldest unit.

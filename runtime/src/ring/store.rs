@@ -76,8 +76,9 @@ impl Store {
         self.untold = self.untold.union(written);
     }
 
-    /// Learns that `version` of a partition is on all nodes of the group.
+    /// Learns that `version` of a partition is on all nodes of the group; what is not here can't be.
     pub(crate) fn learn_commit(&mut self, partition: usize, version: u64) -> bool {
+        let version = version.min(self.versions[partition]);
         let news = !self.is_tail && self.commit.raise(partition, version);
         if news {
             self.untold.insert(partition);

@@ -156,6 +156,8 @@ macro_rules! state {
             }
         }
 
+        const _: () = assert!([$(stringify!($field)),+].len() <= $crate::limits::MAX_TABLES, "too many tables");
+
         impl $crate::state::AnyState for $name {
             fn tables(&self) -> usize {
                 [$(stringify!($field)),+].len()

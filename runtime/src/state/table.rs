@@ -37,8 +37,8 @@ pub struct Table<K, V> {
     placement: Placement,
     partitions: Box<[HashTable<Row<K, V>>]>,
     len: usize,
-    /// No row expires before this moment. A hint: it may lag behind, never run ahead.
-    first_expiry: AtomicU64,
+    /// Per partition: no row expires before this moment. A hint: it may lag behind, never run ahead.
+    first_expiry: Box<[AtomicU64]>,
 }
 
 impl<K: Plain + Eq, V: Plain> Table<K, V> {
@@ -46,7 +46,7 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
     pub fn new(name: &'static str, number: u8, capacity: usize, layout: &Layout) -> Self {
         let placement = layout.placement();
         let partitions = (0..placement.partitions()).map(|_| HashTable::new()).collect();
-        let first_expiry = AtomicU64::new(NEVER);
+        let first_expiry = (0..placement.partitions()).map(|_| AtomicU64::new(NEVER)).collect();
         Table { name, number, capacity, idle: None, placement, partitions, len: 0, first_expiry }
     }
 
@@ -63,6 +63,11 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
     /// The table's idle timeout in nanoseconds.
     pub fn idle(&self) -> Option<Nanos> {
         self.idle
+    }
+
+    /// How many partitions the table is in.
+    pub(crate) fn partitions(&self) -> usize {
+        self.partitions.len()
     }
 
     /// Where `key` lives.
@@ -84,29 +89,28 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
         found.into_iter().map(|row| (row.key, row.value)).collect()
     }
 
+    /// The expired rows of a partition. Cheap while none can have expired.
     fn expired_rows(&self, partition: usize, now: Nanos) -> impl Iterator<Item = &Row<K, V>> {
-        self.partitions[partition].iter().filter(move |row| row.expires <= now)
+        let hint = &self.first_expiry[partition];
+        let rows = &self.partitions[partition];
+        let mut may_be = hint.load(Ordering::Relaxed) <= now;
+        if may_be {
+            let first = rows.iter().map(|row| row.expires).min().unwrap_or(NEVER);
+            hint.store(first, Ordering::Relaxed);
+            may_be = first <= now;
+        }
+        rows.iter().filter(move |row| may_be && row.expires <= now)
     }
 
     /// An expired row whose place a new key may take: of the first partition at or after `from` that has one, the
-    /// row that expired first, of those that `free` allows. Cheap while nothing can have expired.
+    /// row that expired first, of those that `free` allows.
     pub(crate) fn evictable(&self, from: usize, now: Nanos, free: impl Fn(&K) -> bool) -> Option<K> {
-        if self.first_expiry.load(Ordering::Relaxed) > now {
-            return None;
-        }
         let count = self.partitions.len();
-        for partition in (0..count).map(|i| (from + i) % count) {
-            let oldest = self
-                .expired_rows(partition, now)
-                .filter(|row| free(&row.key))
-                .min_by(|a, b| (a.expires, a.key.as_bytes()).cmp(&(b.expires, b.key.as_bytes())));
-            if let Some(row) = oldest {
-                return Some(row.key);
-            }
-        }
-        let next = self.partitions.iter().flat_map(HashTable::iter).map(|row| row.expires).min();
-        self.first_expiry.store(next.unwrap_or(NEVER), Ordering::Relaxed);
-        None
+        let oldest_in = |partition| {
+            let rows = self.expired_rows(partition, now).filter(|row| free(&row.key));
+            rows.min_by(|a, b| (a.expires, a.key.as_bytes()).cmp(&(b.expires, b.key.as_bytes())))
+        };
+        (0..count).map(|i| (from + i) % count).find_map(oldest_in).map(|row| row.key)
     }
 
     /// The committed value of a key, for tests, examples and reports: outside of any transaction.
@@ -157,7 +161,7 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
             Some(value) => {
                 let Ok(value) = V::read_from_bytes(value) else { return };
                 let row = Row { key, value, expires: change.expires };
-                self.first_expiry.fetch_min(change.expires, Ordering::Relaxed);
+                self.first_expiry[place.partition].fetch_min(change.expires, Ordering::Relaxed);
                 match rows.entry(place.hash, |row| row.key == key, hash_of) {
                     Entry::Occupied(mut entry) => *entry.get_mut() = row,
                     Entry::Vacant(entry) => {
@@ -183,10 +187,8 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 
     fn visit_expired(&self, partition: usize, now: Nanos, most: usize, visit: &mut dyn FnMut(&[u8])) {
-        if self.first_expiry.load(Ordering::Relaxed) <= now {
-            for (key, _) in self.expired(partition, now, most) {
-                visit(key.as_bytes());
-            }
+        for (key, _) in self.expired(partition, now, most) {
+            visit(key.as_bytes());
         }
     }
 }

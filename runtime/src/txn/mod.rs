@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 use crate::clock::Nanos;
 use crate::entropy::Entropy;
 use crate::packet::{Direction, Packet, Pool};
-use crate::state::{AnyState, Change, NEVER, Place, Plain, Table};
+use crate::state::{AnyState, AnyTable, Change, NEVER, Place, Plain, Table};
 use crate::wire::Malformed;
 use write_set::Found;
 
@@ -73,6 +73,8 @@ pub struct Workspace {
     pub emitted: Vec<Packet>,
     /// Bytes of delta that one transaction may write.
     pub delta_limit: usize,
+    /// The running transaction wrote more than that: it can't be kept, whatever its network function says.
+    overflowed: bool,
 }
 
 /// Where a transaction began, to undo all of it.
@@ -84,9 +86,29 @@ pub struct Beginning {
 }
 
 impl Workspace {
+    /// A workspace in which nothing is open.
+    pub fn new(entropy: Entropy, delta_limit: usize) -> Self {
+        Workspace {
+            writes: WriteSet::default(),
+            entropy,
+            emitted: Vec::new(),
+            delta_limit,
+            overflowed: false,
+        }
+    }
+
     /// Notes where the next transaction begins.
-    pub fn begin(&self) -> Beginning {
+    pub fn begin(&mut self) -> Beginning {
+        self.overflowed = false;
         Beginning { writes: self.writes.begin(), entropy: self.entropy, emitted: self.emitted.len() }
+    }
+
+    /// What a transaction came to: what its network function says, unless it ignored that it wrote too much.
+    ///
+    /// # Errors
+    /// [`Abort::TOO_LARGE`].
+    pub fn conclude<T>(&self, said: TxnResult<T>) -> TxnResult<T> {
+        if self.overflowed { Err(Abort::TOO_LARGE) } else { said }
     }
 
     /// Undoes a transaction without trace.
@@ -165,7 +187,7 @@ impl<'a> Txn<'a> {
     }
 
     /// The value of a key, and its use: in a table with an idle timeout the row's time starts again. The row is
-    /// rewritten for that only when an eighth of the timeout has gone, so that busy flows write nothing.
+    /// rewritten for that only when more than an eighth of the timeout has gone, so that busy flows write nothing.
     ///
     /// # Errors
     /// [`Abort::TOO_LARGE`] where rewriting the row does not fit.
@@ -232,7 +254,7 @@ impl<'a> Txn<'a> {
         self.write(table, table.place(&key), None, &key, Some(&value), self.now.saturating_add(idle))
     }
 
-    /// Lets a row live until `idle` nanoseconds from now, if that is an eighth of `idle` or more beyond what it has.
+    /// Lets a row live until `idle` nanoseconds from now, if that is more than an eighth of `idle` beyond what it has.
     /// A key that is not there stays so.
     ///
     /// # Errors
@@ -276,9 +298,14 @@ impl<'a> Txn<'a> {
         Ok(live)
     }
 
-    /// Rows of `partition` that have expired, oldest first: what a sweep of the network function's own deletes.
+    /// Rows of `partition` that have expired and that this unit has not touched, oldest first: what a sweep of the
+    /// network function's own deletes.
     pub fn idle_rows<K: Plain + Eq, V: Plain>(&self, table: &Table<K, V>, partition: usize) -> Vec<(K, V)> {
-        table.expired(partition, self.now, crate::limits::SWEEP_ROWS)
+        let writes = &self.work.writes;
+        let untouched = |key: &K| writes.find(number(table), table.place(key).hash, key.as_bytes()).is_none();
+        let mut rows = table.expired(partition, self.now, crate::limits::SWEEP_ROWS);
+        rows.retain(|(key, _)| untouched(key));
+        rows
     }
 
     /// Deletes the expired rows of `partition` in every table: what a sweep does by default.
@@ -288,11 +315,13 @@ impl<'a> Txn<'a> {
     pub fn remove_idle(&mut self, state: &dyn AnyState, partition: usize) -> TxnResult<()> {
         let (writes, ceiling) = (&mut self.work.writes, self.ceiling);
         for table in state.iter() {
-            let placement = |key: &[u8]| table.place_of(key);
             table.visit_expired(partition, self.now, crate::limits::SWEEP_ROWS, &mut |key| {
-                if writes.delta_bytes() + key.len() + delta::ENTRY_OVERHEAD <= ceiling {
-                    let change = Change { table: table.number(), key, value: None, expires: NEVER };
-                    writes.write(&change, placement(key), table.row_bytes().value, true);
+                let (place, number, sizes) = (table.place_of(key), table.number(), table.row_bytes());
+                let bytes = sizes.key + sizes.value + delta::ENTRY_OVERHEAD;
+                let untouched = writes.find(number, place.hash, key).is_none();
+                if untouched && writes.delta_bytes() + bytes <= ceiling {
+                    let change = Change { table: number, key, value: None, expires: NEVER };
+                    writes.write(&change, place, sizes.value, true);
                 }
             });
         }
@@ -333,30 +362,35 @@ impl<'a> Txn<'a> {
         let change = Change { table: number, key: key.as_bytes(), value, expires };
         self.work.writes.write(&change, place, size_of::<V>(), stored);
         if self.work.writes.delta_bytes() > self.ceiling {
+            self.work.overflowed = true;
             return Err(Abort::TOO_LARGE);
         }
         Ok(())
     }
 
-    /// Makes sure that a new row has a place, if need be that of an expired one.
+    /// Makes sure that a new row has a place, if need be that of an expired one. A refusal has seen how many rows the
+    /// table has, and so has read all of it.
     fn make_room<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, place: Place) -> TxnResult<()> {
-        use crate::state::AnyTable;
         let rows = table.len().saturating_add_signed(self.work.writes.growth(number(table)));
         if rows < table.capacity() {
             return Ok(());
         }
         let writes = &self.work.writes;
-        let unused = |key: &K| writes.find(number(table), table.place(key).hash, key.as_bytes()).is_none();
-        let Some(old) = table.evictable(place.partition, self.now, unused) else {
+        let untouched = |key: &K| writes.find(number(table), table.place(key).hash, key.as_bytes()).is_none();
+        let old = table.evictable(place.partition, self.now, untouched).or_else(|| {
+            let key = writes.first_expired(number(table), self.now)?;
+            K::read_from_bytes(key).ok()
+        });
+        let Some(old) = old else {
+            (0..table.partitions()).for_each(|partition| self.work.writes.note_read(partition));
             return Err(Abort::TABLE_FULL);
         };
-        let at = table.place(&old);
         let change = Change { table: number(table), key: old.as_bytes(), value: None, expires: NEVER };
-        self.work.writes.write(&change, at, size_of::<V>(), true);
+        self.work.writes.write(&change, table.place(&old), size_of::<V>(), true);
         Ok(())
     }
 }
 
 fn number<K: Plain + Eq, V: Plain>(table: &Table<K, V>) -> u8 {
-    crate::state::AnyTable::number(table)
+    table.number()
 }

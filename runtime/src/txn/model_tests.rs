@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::{Abort, Txn, Workspace, WriteSet, delta};
+use super::{Abort, Txn, Workspace, delta};
 use crate::clock::Nanos;
 use crate::entropy::Entropy;
 use crate::packet::{Direction, Packet, Pool};
@@ -129,7 +129,7 @@ impl Run {
             state.timed.set_idle(Some(IDLE));
             state
         };
-        let (writes, entropy) = (WriteSet::default(), Entropy::new(5));
+        let entropy = Entropy::new(5);
         let model = Model {
             rows: [BTreeMap::new(), BTreeMap::new()],
             entropy,
@@ -137,7 +137,7 @@ impl Run {
             touched: BTreeSet::new(),
             refused: false,
         };
-        let work = Workspace { writes, entropy, emitted: Vec::new(), delta_limit: 60_000 };
+        let work = Workspace::new(entropy, 60_000);
         Run { state: make(), replica: make(), work, pool: Pool::default(), model, now: 1 }
     }
 

@@ -186,6 +186,12 @@ impl WriteSet {
         Some(if entry.deleted { Found::Deleted } else { Found::Written(bytes, entry.expires) })
     }
 
+    /// The key of a row that this unit wrote and that has expired at `now`.
+    pub(crate) fn first_expired(&self, table: u8, now: Nanos) -> Option<&[u8]> {
+        let expired = |entry: &&Entry| entry.table == table && !entry.deleted && entry.expires <= now;
+        self.entries.iter().find(expired).map(|entry| self.key_of(entry))
+    }
+
     /// Rows that the uncommitted entries add to a table.
     pub(crate) fn growth(&self, table: u8) -> isize {
         self.growth[usize::from(table)] as isize

@@ -6,8 +6,7 @@ use crate::nf::{Frame, Verdict};
 use crate::packet::{Direction, Kind, Packet, Pool};
 use crate::piggyback::{UnitBuilder, UnitView};
 use crate::ring::recorder::Origin;
-use crate::state::NEVER;
-use crate::txn::{Txn, Workspace, WriteSet};
+use crate::txn::{Txn, Workspace};
 
 /// The unit that is open: transactions that will be committed together, and the frames that wait for it.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub(super) struct Open {
 
 impl Open {
     pub(super) fn new(entropy: Entropy, delta_limit: usize) -> Self {
-        let work = Workspace { writes: WriteSet::default(), entropy, emitted: Vec::new(), delta_limit };
+        let work = Workspace::new(entropy, delta_limit);
         Open {
             unit: UnitBuilder::default(),
             work,
@@ -71,7 +70,7 @@ impl Node {
 
     /// Runs the network function on a frame. What it drops or aborts ends here; the open unit stays.
     fn transact(&mut self, mut packet: Packet, out: &mut Output) {
-        self.time = self.time.max(packet.meta.time.min(NEVER - 1));
+        self.advance(packet.meta.time);
         let open = &mut self.open;
         let store = self.stores[self.index].as_ref().expect("a head that is up holds its stage's store");
         let beginning = open.work.begin();
@@ -80,7 +79,7 @@ impl Node {
         open.transactions += 1;
         self.stats.processed += 1;
         open.work.emitted_since(&beginning).for_each(|emitted| emitted.meta.flow = packet.meta.flow);
-        let reason = match verdict {
+        let reason = match open.work.conclude(verdict) {
             Ok(Verdict::Forward) => {
                 self.stats.forwarded += 1;
                 open.work.keep();
@@ -104,12 +103,13 @@ impl Node {
         if !self.is_head() || self.time < self.next_sweep {
             return;
         }
-        self.next_sweep = self.time + self.plan.limits.sweep_every;
+        self.next_sweep = self.time.saturating_add(self.plan.limits.sweep_every);
         self.sweep_at = (self.sweep_at + 1) % self.plan.layout.partitions;
         let store = self.stores[self.index].as_ref().expect("a head that is up holds its stage's store");
         let beginning = self.open.work.begin();
         let mut txn = Txn::new(&mut self.open.work, &mut out.pool, self.time);
-        match self.nfs[self.index].run_sweep(&*store.state, &mut txn, self.sweep_at) {
+        let swept = self.nfs[self.index].run_sweep(&*store.state, &mut txn, self.sweep_at);
+        match self.open.work.conclude(swept) {
             Ok(()) => self.open.work.keep(),
             Err(_) => self.open.work.abort(&beginning, &mut out.pool),
         }

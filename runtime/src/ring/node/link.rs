@@ -3,13 +3,21 @@
 use super::head::unit_alone;
 use super::{Node, Output, sign};
 use crate::clock::Nanos;
-use crate::dependency::Vector;
-use crate::limits::{MAX_PARTITIONS, REPAIR_UNITS};
+use crate::dependency::{PartitionSet, Vector};
+use crate::limits::REPAIR_UNITS;
 use crate::packet::{Kind, Packet};
 use crate::piggyback::{Damage, UnitView};
-use crate::ring::control;
+use crate::ring::control::{self, Reader};
 use crate::ring::plan::Plan;
 use crate::ring::store::Store;
+
+/// The longest time between two repairs, in multiples of the first.
+const MOST_PATIENCE: u64 = 32;
+
+// acknowledgement := all(1) addressee(8, LE) { stage(1) partitions(8, LE) { applied(8, LE) commit(8, LE) }* }*
+const ACKNOWLEDGE_HEADER: usize = 9;
+const ACKNOWLEDGE_STORE: usize = 9;
+const ACKNOWLEDGE_PARTITION: usize = 16;
 
 /// What a node knows of its two links.
 #[derive(Debug)]
@@ -18,10 +26,14 @@ pub(super) struct Link {
     applied: Vec<Vector>,
     /// The successor has spoken since the last repair.
     heard: bool,
+    /// The successor has named every partition since it is there.
+    heard_all: bool,
     /// Repair at once: the successor is new.
     reconnected: bool,
     next_repair: Nanos,
-    /// Something was applied or committed since it was last acted upon.
+    /// The time between two repairs; it doubles while they bring nothing.
+    patience: Nanos,
+    /// Something was applied since it was last acted upon.
     pub(super) news: bool,
     /// A commit vector rose since frames and units were last let go.
     pub(super) committed_news: bool,
@@ -36,8 +48,10 @@ impl Link {
         Link {
             applied: vec![Vector::default(); plan.stages()],
             heard: false,
+            heard_all: false,
             reconnected: false,
             next_repair: 0,
+            patience: 0,
             news: false,
             committed_news: false,
             tell_all: true,
@@ -50,6 +64,7 @@ impl Link {
     pub(super) fn reconnect(&mut self) {
         self.applied.fill(Vector::default());
         self.heard = false;
+        self.heard_all = false;
         self.reconnected = true;
     }
 }
@@ -65,7 +80,7 @@ impl Node {
     /// Tells the predecessor, for each store that both hold, what is applied here and what is known to be committed:
     /// the partitions that changed, or all of them now and then in case a message was lost.
     pub(super) fn acknowledge(&mut self, out: &mut Output) {
-        if self.plan.f() == 0 || self.joining.is_some() {
+        if self.plan.f() == 0 || !self.is_up() {
             return;
         }
         let all = self.link.tell_all || self.now.timer >= self.link.next_tell_all;
@@ -73,29 +88,52 @@ impl Node {
             self.link.next_tell_all = self.now.timer + self.plan.limits.idle_acknowledge;
             self.link.tell_all = false;
         }
-        let body = &mut self.link.body;
-        body.clear();
-        for (stage, store) in self.stores.iter_mut().enumerate() {
-            let Some(store) = store.as_mut().filter(|_| stage != self.index) else { continue };
+        for stage in 0..self.stores.len() {
+            let Some(store) = self.stores[stage].as_mut().filter(|_| stage != self.index) else { continue };
             let mut told = std::mem::take(&mut store.untold);
             if all {
-                told = crate::dependency::PartitionSet::first(self.plan.layout.partitions);
+                told = PartitionSet::first(self.plan.layout.partitions);
             }
-            if told.is_empty() {
+            self.tell(stage, told, all, out);
+        }
+        self.send_told(out);
+    }
+
+    /// Writes one store's vectors into the open acknowledgement, and sends it where it has grown to the MTU.
+    fn tell(&mut self, stage: usize, told: PartitionSet, all: bool, out: &mut Output) {
+        let most =
+            self.plan.limits.mtu.saturating_sub(control::HEADER + ACKNOWLEDGE_HEADER + ACKNOWLEDGE_STORE);
+        let mut rest = told;
+        while !rest.is_empty() {
+            let room = most.saturating_sub(self.link.body.len()) / ACKNOWLEDGE_PARTITION;
+            if room == 0 && !self.link.body.is_empty() {
+                self.send_told(out);
                 continue;
             }
+            let part = rest.take_first(room.max(1));
+            if self.link.body.is_empty() {
+                let predecessor = self.view.members[self.plan.predecessor(self.index)].incarnation;
+                self.link.body.push(u8::from(all));
+                self.link.body.extend_from_slice(&predecessor.to_le_bytes());
+            }
+            let Some(store) = &self.stores[stage] else { return };
+            let body = &mut self.link.body;
             body.push(stage as u8);
-            body.extend_from_slice(&told.0.to_le_bytes());
-            for partition in told.iter() {
+            body.extend_from_slice(&part.0.to_le_bytes());
+            for partition in part.iter() {
                 body.extend_from_slice(&store.versions[partition].to_le_bytes());
                 body.extend_from_slice(&store.commit[partition].to_le_bytes());
             }
         }
-        if !body.is_empty() {
+    }
+
+    fn send_told(&mut self, out: &mut Output) {
+        if !self.link.body.is_empty() {
             let mut packet = out.pool.take();
-            control::seal(&mut packet, Kind::Acknowledge, body);
+            control::seal(&mut packet, Kind::Acknowledge, &self.link.body);
             sign(&mut packet, self.index, self.incarnation);
             out.backward.push(packet);
+            self.link.body.clear();
         }
     }
 
@@ -104,17 +142,32 @@ impl Node {
         let successor = self.plan.successor(self.index);
         if !self.view.accepts(successor, packet.meta.incarnation) {
             self.stats.refused.count("fenced");
-        } else if let Err(damage) = self.hear(&packet) {
-            self.stats.refused.count(damage.reason());
+        } else if let Err(reason) = self.hear(&packet) {
+            self.stats.refused.count(reason);
         }
         out.pool.give(packet);
     }
 
-    fn hear(&mut self, packet: &Packet) -> Result<(), Damage> {
-        let mut body = control::open(packet, Kind::Acknowledge)?;
+    /// Takes an acknowledgement in. It names the incarnation that it answers: a dead one must not take what its
+    /// replacement's versions have become for its own.
+    fn hear(&mut self, packet: &Packet) -> Result<(), &'static str> {
+        let mut body = control::open(packet, Kind::Acknowledge).map_err(Damage::reason)?;
+        let (Some(all), Some(addressee)) = (body.u8(), body.u64()) else {
+            return Err(Damage::Record.reason());
+        };
+        if addressee != self.incarnation {
+            return Err("fenced");
+        }
+        self.hear_stores(body).map_err(Damage::reason)?;
+        self.link.heard = true;
+        self.link.heard_all |= all != 0;
+        Ok(())
+    }
+
+    fn hear_stores(&mut self, mut body: Reader<'_>) -> Result<(), Damage> {
         while !body.is_empty() {
             let stage = usize::from(body.u8().ok_or(Damage::Record)?);
-            let told = crate::dependency::PartitionSet(body.u64().ok_or(Damage::Record)?);
+            let told = PartitionSet(body.u64().ok_or(Damage::Record)?);
             let store = self.stores.get_mut(stage).ok_or(Damage::ForeignStage)?;
             for partition in told.iter() {
                 let applied = body.u64().ok_or(Damage::Record)?;
@@ -125,42 +178,41 @@ impl Node {
                 }
             }
         }
-        self.link.heard = true;
         Ok(())
     }
 
     /// Lets go what is committed: retained units, and frames that waited.
     pub(super) fn release(&mut self, out: &mut Output) {
-        if self.joining.is_some() {
+        if !self.is_up() {
             return;
         }
         if std::mem::take(&mut self.link.committed_news) {
             let stores = &self.stores;
-            self.retained.prune(|unit| is_committed(stores, unit));
+            if self.retained.prune(|unit| is_committed(stores, unit)) {
+                self.link.patience = 0;
+            }
             let mut leaving = std::mem::take(&mut self.leaving);
             self.hold.release(|packet| is_committed(stores, packet.unit()), &mut leaving);
             leaving.drain(..).for_each(|packet| self.depart(packet, out));
             self.leaving = leaving;
         }
-        if self.link.reconnected && self.link.heard {
+        if self.link.reconnected && self.link.heard_all {
             self.repair(out);
         }
     }
 
     /// Sends units again that the successor lacks: whole, oldest first, without frames.
     pub(super) fn repair(&mut self, out: &mut Output) {
-        let now = self.now.timer;
-        if self.retained.is_empty()
-            || !self.link.heard
-            || (now < self.link.next_repair && !self.link.reconnected)
-        {
+        let (now, after) = (self.now.timer, self.plan.limits.repair_after);
+        let at_once = self.link.reconnected && self.link.heard_all;
+        let due = at_once || now >= self.link.next_repair;
+        if self.retained.is_empty() || !self.link.heard || !due {
             return;
         }
-        let after = self.plan.limits.repair_after;
-        let before = if self.link.reconnected { Nanos::MAX } else { now.saturating_sub(after) };
-        self.link.next_repair = now + after / 4;
-        self.link.reconnected = false;
+        let before = if at_once { Nanos::MAX } else { now.saturating_sub(after) };
+        self.link.reconnected &= !at_once;
         self.link.heard = false;
+        let repaired_before = self.stats.units_repaired;
         let applied = &self.link.applied;
         let lacks = |unit: &[u8]| {
             UnitView::trusted(unit).records().any(|record| {
@@ -177,7 +229,11 @@ impl Node {
             sign(&mut packet, index, incarnation);
             forward.push(packet);
         });
+        let sent = self.stats.units_repaired > repaired_before;
+        // What brings nothing is done more and more rarely: on a crowded link it would only crowd it more.
+        let patience =
+            if sent { (2 * self.link.patience).clamp(after / 4, MOST_PATIENCE * after) } else { after / 4 };
+        self.link.patience = patience;
+        self.link.next_repair = now + patience;
     }
 }
-
-const _: () = assert!(MAX_PARTITIONS <= 64, "an acknowledgement names partitions by a 64-bit set");

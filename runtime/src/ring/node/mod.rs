@@ -26,10 +26,11 @@ use crate::ring::recorder::{Origin, Recorder, Silent};
 use crate::ring::retained::Retained;
 use crate::ring::store::Store;
 use crate::ring::view::{Incarnation, Standing, View};
+use crate::state::NEVER;
 use crate::stats::NodeStats;
 use head::Open;
 use link::Link;
-use recover::Joining;
+use recover::Life;
 use replica::Outcome;
 
 /// What a node wants done. The driver empties the lists; the pool stays.
@@ -68,7 +69,7 @@ pub struct Node {
     leaving: Vec<Packet>,
     retained: Retained,
     link: Link,
-    joining: Option<Joining>,
+    life: Life,
     now: Now,
     /// The transactions' clock: the latest packet's arrival.
     time: Nanos,
@@ -104,7 +105,7 @@ impl Node {
             leaving: Vec::new(),
             retained: Retained::default(),
             link: Link::new(&plan),
-            joining: None,
+            life: Life::Up,
             now: Now::default(),
             time: 0,
             next_sweep: 0,
@@ -123,10 +124,11 @@ impl Node {
         plan: Plan,
         nfs: Arc<[Arc<dyn AnyNf>]>,
         view: View,
+        now: Now,
         out: &mut Output,
     ) -> Self {
         let mut node = Node::new(index, plan, nfs, view);
-        node.stores.fill_with(|| None);
+        node.now = now;
         node.fetch(out);
         node
     }
@@ -150,8 +152,10 @@ impl Node {
 
     /// One frame or unit: first its unit is applied here, then the network function runs.
     fn arrive(&mut self, packet: Packet, out: &mut Output) {
-        if self.joining.is_some() {
-            return self.refuse(packet, "joining", out);
+        match self.life {
+            Life::Up => {}
+            Life::Joining(_) => return self.refuse(packet, "joining", out),
+            Life::Retired => return self.refuse(packet, "retired", out),
         }
         if self.is_fenced(&packet) {
             return self.refuse(packet, "fenced", out);
@@ -166,8 +170,8 @@ impl Node {
     /// Lets time pass: expiry, repair and idle acknowledgements.
     pub fn tick(&mut self, now: Now, out: &mut Output) {
         self.now = now;
-        self.time = self.time.max(now.wall);
-        if self.joining.is_some() {
+        self.advance(now.wall);
+        if !self.is_up() {
             return self.ask_again(out);
         }
         self.sweep(out);
@@ -185,7 +189,7 @@ impl Node {
 
     /// Whether nothing waits here: no frame held, no unit waiting, none retained.
     pub fn is_idle(&self) -> bool {
-        self.joining.is_none() && self.hold.is_empty() && self.waiting.is_empty() && self.retained.is_empty()
+        self.is_up() && self.hold.is_empty() && self.waiting.is_empty() && self.retained.is_empty()
     }
 
     /// Frames that are in this node: held for their commit, or waiting for a unit.
@@ -205,7 +209,7 @@ impl Node {
 
     /// Whether the node has all its stores.
     pub fn is_up(&self) -> bool {
-        self.joining.is_none()
+        matches!(self.life, Life::Up)
     }
 
     /// The store of `stage`, where this node holds it.
@@ -221,6 +225,11 @@ impl Node {
     /// Has everything from now on told to `recorder`.
     pub fn set_recorder(&mut self, recorder: Box<dyn Recorder>) {
         self.recorder = recorder;
+    }
+
+    /// Moves the transactions' clock on. It never runs backwards, and never reaches the moment that means never.
+    fn advance(&mut self, to: Nanos) {
+        self.time = self.time.max(to.min(NEVER - 1));
     }
 
     fn is_head(&self) -> bool {

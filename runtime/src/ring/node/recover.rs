@@ -5,19 +5,31 @@ use crate::clock::Nanos;
 use crate::dependency::Vector;
 use crate::limits::MAX_PARTITIONS;
 use crate::packet::{Kind, Packet};
-use crate::piggyback::{Damage, UnitView, select};
+use crate::piggyback::{Damage, RecordView, UnitView, select};
 use crate::ring::control::{self, Reader};
+use crate::ring::retained::Retained;
 use crate::ring::store::Store;
 use crate::ring::view::{Standing, View};
 use crate::txn::delta;
+
+/// Where a node is in its life.
+#[derive(Debug)]
+pub(super) enum Life {
+    /// It has all its stores.
+    Up,
+    /// It replaces a dead node and fetches its stores.
+    Joining(Joining),
+    /// A view says that it is dead: it takes nothing and lets nothing out any more.
+    Retired,
+}
 
 /// How far a replacement has come.
 #[derive(Debug)]
 pub(super) struct Joining {
     /// The view that the sources were picked from.
     view: u64,
-    /// Sources that have not answered.
-    sources: Vec<usize>,
+    /// What is asked of whom: each stage with its source, as long as the source has not answered.
+    pending: Vec<(usize, usize)>,
     asked: Nanos,
 }
 
@@ -29,12 +41,16 @@ impl Node {
         if view.number <= self.view.number {
             return;
         }
+        let me = view.members[self.index];
+        if me.incarnation != self.incarnation || me.standing == Standing::Dead {
+            self.view = view.clone();
+            return self.retire(out);
+        }
         let (before, after) = (self.plan.predecessor(self.index), self.plan.successor(self.index));
-        let changed = |node: usize| self.view.members[node] != view.members[node];
-        if changed(after) && view.members[after].incarnation != self.view.members[after].incarnation {
+        if view.members[after].incarnation != self.view.members[after].incarnation {
             self.link.reconnect();
         }
-        self.link.tell_all |= changed(before);
+        self.link.tell_all |= self.view.members[before] != view.members[before];
         self.view = view.clone();
         for _ in 0..self.waiting.len() {
             let Some(packet) = self.waiting.pop_front() else { break };
@@ -44,48 +60,61 @@ impl Node {
                 self.refuse(packet, "fenced", out);
             }
         }
-        if self.joining.is_some() && self.standing() == Standing::Joining {
+        if matches!(self.life, Life::Joining(_)) {
             self.fetch(out); // the sources may be others now: start over
         }
     }
 
+    /// Ends this node, which was declared dead although it runs. Another has its place, and what waits here may rest on
+    /// versions that the other gives out anew.
+    fn retire(&mut self, out: &mut Output) {
+        self.life = Life::Retired;
+        self.stores.fill_with(|| None);
+        self.retained = Retained::default();
+        let held = std::mem::take(&mut self.hold).into_packets();
+        let waiting = std::mem::take(&mut self.waiting);
+        held.chain(waiting).for_each(|packet| self.refuse(packet, "retired", out));
+    }
+
     /// Asks the sources of all stores that this node must hold.
     pub(super) fn fetch(&mut self, out: &mut Output) {
-        let wanted = self.wanted(out);
-        let mut sources: Vec<usize> = wanted.iter().map(|&(_, source)| source).collect();
-        sources.sort_unstable();
-        sources.dedup();
+        let mut pending = Vec::new();
+        for stage in self.plan.held_by(self.index) {
+            match self.view.source(&self.plan, self.index, stage) {
+                Some(source) => pending.push((stage, source)),
+                None => out.unrecoverable = Some(stage),
+            }
+        }
         self.stores.fill_with(|| None);
-        self.retained = crate::ring::retained::Retained::default();
-        for &source in &sources {
-            let mut body = self.view.number.to_le_bytes().to_vec();
-            body.extend(wanted.iter().filter(|(_, from)| *from == source).map(|&(stage, _)| stage as u8));
+        self.retained = Retained::default();
+        self.life = Life::Joining(Joining { view: self.view.number, pending, asked: self.now.timer });
+        self.ask(out);
+        self.count_in(out);
+    }
+
+    /// Asks each source that has not answered, once for all its stores.
+    fn ask(&mut self, out: &mut Output) {
+        let Life::Joining(joining) = &mut self.life else { return };
+        joining.asked = self.now.timer;
+        for (at, &(_, source)) in joining.pending.iter().enumerate() {
+            if joining.pending[..at].iter().any(|&(_, earlier)| earlier == source) {
+                continue;
+            }
+            let mut body = joining.view.to_le_bytes().to_vec();
+            body.extend(joining.pending.iter().filter(|p| p.1 == source).map(|&(stage, _)| stage as u8));
             let mut packet = out.pool.take();
             control::seal(&mut packet, Kind::Fetch, &body);
             sign(&mut packet, self.index, self.incarnation);
             out.control.push((source, packet));
         }
-        self.joining = Some(Joining { view: self.view.number, sources, asked: self.now.timer });
-        self.count_in(out);
-    }
-
-    /// Each stage that this node must hold, and where its store comes from.
-    fn wanted(&self, out: &mut Output) -> Vec<(usize, usize)> {
-        let mut wanted = Vec::new();
-        for stage in self.plan.held_by(self.index) {
-            match self.view.source(&self.plan, self.index, stage) {
-                Some(source) => wanted.push((stage, source)),
-                None => out.unrecoverable = Some(stage),
-            }
-        }
-        wanted
     }
 
     /// Asks again where an answer or its question got lost.
     pub(super) fn ask_again(&mut self, out: &mut Output) {
+        let Life::Joining(joining) = &self.life else { return };
         let wait = self.plan.limits.idle_acknowledge.saturating_mul(16);
-        if self.joining.as_ref().is_some_and(|j| self.now.timer > j.asked.saturating_add(wait)) {
-            self.fetch(out);
+        if self.now.timer > joining.asked.saturating_add(wait) {
+            self.ask(out);
         }
     }
 
@@ -110,9 +139,7 @@ impl Node {
         let mut body = control::open(packet, Kind::Fetch)?;
         let view = body.u64().ok_or(Damage::Record)?;
         let requester = usize::from(packet.meta.sender);
-        if view > self.view.number
-            || self.joining.is_some()
-            || !self.view.accepts(requester, packet.meta.incarnation)
+        if view > self.view.number || !self.is_up() || !self.view.accepts(requester, packet.meta.incarnation)
         {
             return Ok(None);
         }
@@ -128,10 +155,9 @@ impl Node {
         answer.push(u8::MAX);
         let mut part = Vec::new();
         for unit in self.retained.units() {
-            let wanted =
-                |stage: u8| stages.contains(&stage) && self.plan.tail(usize::from(stage)) != requester;
-            select(unit, |record| wanted(record.stage), &mut part);
-            if UnitView::trusted(&part).records().any(|record| record.writes()) {
+            select(unit, |record| self.goes_along(record.stage, &stages, requester), &mut part);
+            let asked_for = |record: RecordView<'_>| record.writes() && stages.contains(&record.stage);
+            if UnitView::trusted(&part).records().any(asked_for) {
                 answer.extend_from_slice(&(part.len() as u32).to_le_bytes());
                 answer.extend_from_slice(&part);
             }
@@ -139,23 +165,43 @@ impl Node {
         Ok(Some(answer))
     }
 
+    /// Whether the record of a retained unit goes to a replacement: of the stages asked for, and of those that stand
+    /// ahead at the replacement, wherever it takes them from. A unit must stay whole: in parts it could be applied in
+    /// part, and another failure would leave an effect without what it came from.
+    fn goes_along(&self, stage: u8, asked_for: &[u8], requester: usize) -> bool {
+        let behind_head = |node: usize| (node + self.plan.nodes() - usize::from(stage)) % self.plan.nodes();
+        self.plan.tail(usize::from(stage)) != requester
+            && (asked_for.contains(&stage) || behind_head(requester) < behind_head(self.index))
+    }
+
     /// A source's answer: its stores become this node's.
     pub(super) fn install(&mut self, packet: Packet, out: &mut Output) {
         let source = usize::from(packet.meta.sender);
-        let expected = self.joining.as_ref().is_some_and(|j| j.sources.contains(&source));
-        if !expected || !self.view.accepts(source, packet.meta.incarnation) {
-            self.stats.refused.count("unexpected_snapshot");
-        } else if let Err(damage) = self.take_over(&packet, source) {
-            self.stats.refused.count(damage.reason());
+        let expected = match &self.life {
+            Life::Joining(joining) => joining.pending.iter().any(|&(_, from)| from == source),
+            _ => false,
+        };
+        let taken = if expected && self.view.accepts(source, packet.meta.incarnation) {
+            self.take_over(&packet, source)
+        } else {
+            Ok(false)
+        };
+        match taken {
+            Ok(true) => self.count_in(out),
+            Ok(false) => self.stats.refused.count("unexpected_snapshot"),
+            Err(damage) => self.stats.refused.count(damage.reason()),
         }
         out.pool.give(packet);
-        self.count_in(out);
     }
 
-    fn take_over(&mut self, packet: &Packet, source: usize) -> Result<(), Damage> {
+    /// Installs a source's answer, whole or not at all. False where it answers a question of an older view.
+    fn take_over(&mut self, packet: &Packet, source: usize) -> Result<bool, Damage> {
         let mut body = control::open(packet, Kind::Snapshot)?;
         let view = body.u64().ok_or(Damage::Record)?;
-        let Some(joining) = self.joining.as_mut().filter(|j| j.view == view) else { return Ok(()) };
+        let Life::Joining(joining) = &mut self.life else { return Ok(false) };
+        if joining.view != view {
+            return Ok(false);
+        }
         let mut stores = Vec::new();
         loop {
             match body.u8().ok_or(Damage::Record)? {
@@ -176,18 +222,18 @@ impl Node {
             UnitView::parse(unit)?;
             units.push(unit);
         }
-        joining.sources.retain(|&pending| pending != source);
+        joining.pending.retain(|&(_, from)| from != source);
         stores.into_iter().for_each(|(stage, store)| self.stores[stage] = Some(store));
         units.into_iter().for_each(|unit| self.retained.push(unit, 0));
-        Ok(())
+        Ok(true)
     }
 
     /// Once every store is here the node is up: it tells its predecessor all, and repairs as soon as its successor
     /// has told what it has.
     fn count_in(&mut self, out: &mut Output) {
-        let complete = self.joining.as_ref().is_some_and(|j| j.sources.is_empty());
+        let complete = matches!(&self.life, Life::Joining(joining) if joining.pending.is_empty());
         if complete && self.plan.held_by(self.index).all(|stage| self.stores[stage].is_some()) {
-            self.joining = None;
+            self.life = Life::Up;
             self.link.tell_all = true;
             self.link.reconnect();
             self.link.committed_news = true; // what came with the stores may be committed already
@@ -196,20 +242,20 @@ impl Node {
     }
 }
 
-/// `versions commits rows_bytes(4, LE) delta`: the vectors as 64-bit numbers, every row as a change.
+/// `versions commits rows_bytes(8, LE) delta`: the vectors as 64-bit numbers, every row as a change.
 fn put_store(store: &Store, partitions: usize, out: &mut Vec<u8>) {
     for vector in [&store.versions, &store.commit] {
         vector.0[..partitions].iter().for_each(|version| out.extend_from_slice(&version.to_le_bytes()));
     }
     let at = out.len();
-    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&[0; 8]);
     for table in store.state.iter() {
         for partition in 0..partitions {
             table.visit(partition, &mut |row| delta::put_change(out, &row));
         }
     }
-    let bytes = (out.len() - at - 4) as u32;
-    out[at..at + 4].copy_from_slice(&bytes.to_le_bytes());
+    let bytes = (out.len() - at - 8) as u64;
+    out[at..at + 8].copy_from_slice(&bytes.to_le_bytes());
 }
 
 fn take_store(store: &mut Store, partitions: usize, body: &mut Reader<'_>) -> Result<(), Damage> {
@@ -219,8 +265,8 @@ fn take_store(store: &mut Store, partitions: usize, body: &mut Reader<'_>) -> Re
             vector.0[partition] = body.u64().ok_or(Damage::Record)?;
         }
     }
-    let bytes = body.u32().ok_or(Damage::Record)?;
-    let rows = body.bytes(bytes as usize).ok_or(Damage::Record)?;
+    let bytes = body.u64().ok_or(Damage::Record)?;
+    let rows = body.bytes(usize::try_from(bytes).map_err(|_| Damage::Length)?).ok_or(Damage::Record)?;
     let all = crate::dependency::PartitionSet::first(partitions);
     delta::check(&*store.state, rows, all).map_err(|_| Damage::Delta)?;
     delta::apply(&mut *store.state, rows);

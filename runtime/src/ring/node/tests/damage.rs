@@ -79,7 +79,7 @@ fn damaged_control_messages_are_refused_and_counted() {
         assert_eq!(ring.nodes[0].stats().refused.total(), i as u64 + 1);
     }
     assert!(!ring.nodes[0].retained.is_empty());
-    ring.nodes[0] = Node::replacement(0, ring.plan, nfs, view.clone(), &mut ring.out);
+    ring.nodes[0] = Node::replacement(0, ring.plan, nfs, view.clone(), Now::default(), &mut ring.out);
     ring.nodes[1].adopt(&view, &mut ring.out);
     let (_, fetch) = ring.out.control.pop().expect("a fetch");
     for (i, damage) in damages(fetch.frame()).iter().enumerate() {
