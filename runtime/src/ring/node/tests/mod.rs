@@ -1,7 +1,9 @@
 //! Nodes by hand: what goes in, what comes out, and no driver between.
 
+mod bounds;
 mod damage;
 mod delivery;
+mod views;
 
 use super::*;
 use crate::nf::{Verdict, nf};

@@ -1,0 +1,97 @@
+//! Bounds that no input and no network function may break.
+
+use super::*;
+use crate::txn::{Txn, TxnResult};
+
+crate::state! {
+    struct Wide {
+        rows: u64 => [u8; 64] [10_000],
+    }
+}
+
+/// Writes far more than a unit carries, and takes no notice of the errors.
+fn careless(_: &mut crate::nf::Frame<'_>, state: &Wide, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+    for key in 0..1_200 {
+        let _ = txn.put(&state.rows, key, [7; 64]);
+    }
+    Ok(Verdict::Forward)
+}
+
+#[test]
+fn a_network_function_that_ignores_an_overflow_commits_nothing() {
+    // Goal: no unit that a link can't carry. Method: write 80 kB in one transaction and ignore the errors.
+    let plan = plan(1, 1);
+    let nfs: Arc<[Arc<dyn AnyNf>]> = Arc::new([Arc::new(nf(careless)) as Arc<dyn AnyNf>]);
+    let mut node = Node::new(0, plan, nfs, Orchestrator::new(&plan).view().clone());
+    let mut out = Output::default();
+    node.accept(&mut vec![frame(1, WRITE, 0, 60)], Now { timer: 1, wall: 1 }, &mut out);
+    assert!(out.forward.is_empty() && out.released.is_empty() && node.is_idle());
+    assert_eq!(node.stats().drops.sorted(), [("transaction_too_large", 1)]);
+    assert_eq!(node.store(0).map(|store| store.versions), Some(crate::dependency::Vector::default()));
+}
+
+#[test]
+fn the_end_of_time_takes_no_row_that_never_expires() {
+    // Goal: one damaged timestamp does not wipe the state. Method: packets and ticks at the last moment there is.
+    let mut ring = Ring::new(plan(1, 1));
+    ring.accept(0, vec![frame(1, WRITE, 0, 60)]);
+    ring.settle();
+    ring.now.wall = Nanos::MAX;
+    let mut last = frame(1, WRITE, 1, 60);
+    last.meta.time = Nanos::MAX;
+    ring.accept(0, vec![last]);
+    for _ in 0..50 {
+        ring.settle();
+        ring.now.timer += 1_000_000_000;
+        (0..2).for_each(|index| ring.nodes[index].tick(ring.now, &mut ring.out));
+    }
+    assert_eq!(count(&ring.nodes[0], 0, 1), Some(2));
+    assert_eq!(count(&ring.nodes[1], 0, 1), Some(2));
+}
+
+#[test]
+fn without_replicas_the_mtu_bounds_no_transaction() {
+    // Goal: f = 0 sends nothing, so no link bounds it. Method: the smallest MTU.
+    let mut small = plan(1, 0);
+    small.limits.mtu = 64;
+    small.check(200).expect("nothing travels");
+    let mut ring = Ring::new(small);
+    ring.accept(0, vec![frame(1, WRITE, 0, 60)]);
+    assert_eq!((ring.released.len(), count(&ring.nodes[0], 0, 1)), (1, Some(1)));
+}
+
+#[test]
+fn an_acknowledgement_is_cut_to_the_mtu() {
+    // Goal: no message of the ring is longer than its links carry. Method: 64 partitions, f = 4, a full acknowledgement.
+    let mut plan = Plan::new(5, 4).expect("small");
+    plan.limits.mtu = 1_514;
+    let mut ring = Ring::new(plan);
+    ring.accept(4, Vec::new());
+    let told: Vec<&Packet> = ring.network.iter().map(|(_, packet)| packet).collect();
+    assert!(told.len() > 2 && told.iter().all(|packet| packet.frame().len() <= 1_514));
+    let before: u64 = ring.nodes[3].stats().refused.total();
+    ring.settle();
+    assert_eq!(ring.nodes[3].stats().refused.total(), before);
+}
+
+#[test]
+fn repair_that_brings_nothing_grows_rare() {
+    // Goal: a crowded link is not crowded more. Method: a successor that speaks and never applies; count what is sent.
+    let mut ring = Ring::new(plan(2, 1));
+    ring.accept(0, vec![frame(1, WRITE, 0, 60)]);
+    ring.network.clear();
+    let mut sent = 0;
+    for _ in 0..400 {
+        ring.now.timer += ring.plan.limits.repair_after;
+        ring.nodes[1].tick(ring.now, &mut ring.out);
+        let told: Vec<Packet> = ring.out.backward.drain(..).collect();
+        ring.accept(0, told);
+        ring.nodes[0].tick(ring.now, &mut ring.out);
+        ring.out.forward.clear();
+        ring.network.clear();
+        sent = ring.nodes[0].stats().units_repaired;
+    }
+    assert!((3..40).contains(&sent), "{sent} repairs in 400 waits");
+    ring.settle();
+    ring.assert_equal_replicas();
+}
