@@ -4,6 +4,7 @@ mod captures;
 mod crashes;
 mod layering;
 mod log;
+mod runs;
 mod schedules;
 mod source;
 mod style;

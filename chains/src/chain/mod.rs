@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use pannier_runtime::clock::{Nanos, Now};
 use pannier_runtime::entropy::Entropy;
+use pannier_runtime::limits::REPAIR_UNITS;
 use pannier_runtime::packet::{Kind, Pool};
 use pannier_runtime::port::{Fault, Faults, Memory, Port, PortContext};
 use pannier_runtime::ring::{Node, Orchestrator, Output, Plan, PlanError, Recorder};
@@ -25,6 +26,9 @@ pub const TURN: Nanos = 50_000;
 
 /// Turns in which [`Chain::drain`] must come to rest: far more than any repair takes.
 const DRAIN_TURNS: u64 = 200_000;
+
+/// Repair must not begin before an answer can have come: a round trip takes three turns.
+const LEAST_REPAIR: Nanos = 4 * TURN;
 
 /// A stage: its name and its network function.
 #[derive(Clone, Debug)]
@@ -96,6 +100,8 @@ impl Chain {
         if stages.len() != plan.stages() {
             return Err(PlanError::StageCount { planned: plan.stages(), given: stages.len() });
         }
+        let mut plan = plan;
+        plan.limits.repair_after = plan.limits.repair_after.max(LEAST_REPAIR);
         plan.check(stages.iter().map(|s| s.nf.largest_delta_in(&plan.layout)).max().unwrap_or(0))?;
         let names = stages.iter().map(|stage| stage.name.clone()).collect();
         let nfs: Arc<[Arc<dyn AnyNf>]> = stages.into_iter().map(|stage| stage.nf).collect();
@@ -144,9 +150,26 @@ impl Chain {
         &mut self.out.pool
     }
 
-    /// Whether the chain takes packets: no bound of any node is near.
+    /// Whether the chain takes packets: no bound of any node is reached, and no link is crowded.
     pub fn has_room(&self) -> bool {
+        let mut links = self.forward.iter().chain(&self.backward);
         self.slots.iter().all(|slot| slot.node.as_ref().is_none_or(Node::has_room))
+            && links.all(|link| link.inner().len() <= self.most())
+    }
+
+    /// Messages that a node takes from a link in one turn: a burst that links have doubled, and the repairs beside it.
+    fn most(&self) -> usize {
+        4 * (self.burst + REPAIR_UNITS)
+    }
+
+    /// Whether anything is on its way to an end: a frame in the chain, or a node to its replacement.
+    pub fn is_busy(&self) -> bool {
+        self.frames_inside() > 0 || self.nodes_down() > 0
+    }
+
+    /// Nodes that are down or have not all their state.
+    pub fn nodes_down(&self) -> usize {
+        self.slots.iter().filter(|slot| !slot.node.as_ref().is_some_and(Node::is_up)).count()
     }
 
     /// Lets a frame in, to be worked on in the next turn. Its direction, flow and time must be set.
@@ -159,10 +182,12 @@ impl Chain {
         }
     }
 
-    /// Lets time pass and gives each node one turn.
+    /// Lets time pass and gives each node one turn. Where nothing is under way, time runs on to the next timer.
     pub fn turn(&mut self) {
         self.turns += 1;
-        self.now.timer += TURN;
+        let limits = &self.plan.limits;
+        let step = if self.is_quiet() { limits.repair_after.max(limits.idle_acknowledge) } else { 0 };
+        self.now.timer += step.max(TURN);
         self.watch();
         for index in (0..self.plan.nodes()).rev() {
             self.step(index);
@@ -204,6 +229,15 @@ impl Chain {
         self.recorder = Some(recorder);
     }
 
+    /// Whether no message is under way.
+    fn is_quiet(&self) -> bool {
+        let mut links = self.forward.iter().chain(&self.backward);
+        self.outbound.is_empty()
+            && self.inbound.is_empty()
+            && self.control.iter().all(Vec::is_empty)
+            && links.all(|link| link.inner().is_empty() && link.set_aside().next().is_none())
+    }
+
     fn is_at_rest(&self) -> bool {
         let nodes = self.slots.iter().all(|slot| slot.node.as_ref().is_some_and(Node::is_idle));
         nodes && self.frames_inside() == 0
@@ -222,7 +256,7 @@ impl Chain {
     /// One node's turn: what the successor and neighbours say, then what arrived for it.
     fn step(&mut self, index: usize) {
         let (before, after) = (self.plan.predecessor(index), self.plan.successor(index));
-        let most = 4 * self.burst;
+        let most = self.most();
         let mut context = PortContext { now: self.now.timer, pool: &mut self.out.pool };
         self.inbox.append(&mut self.control[index]);
         if before != index {

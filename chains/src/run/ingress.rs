@@ -49,16 +49,16 @@ impl Ingress {
     }
 
     fn by_address(&self, frame: &[u8], layers: Option<&Layers>, flow: Option<&Flow>) -> Option<Direction> {
-        let ends = match (layers?.l3(), flow) {
-            (L3::Arp, _) => ArpPacket::view(frame, layers?.l3_offset())
+        let ends = match (layers, flow) {
+            (_, Some(flow)) => Some((flow.source(), flow.destination())),
+            (Some(layers), None) if layers.l3() == L3::Arp => ArpPacket::view(frame, layers.l3_offset())
                 .ok()
                 .map(|arp| (IpAddr::from(arp.sender()), IpAddr::from(arp.target()))),
-            (_, Some(flow)) => Some((flow.source(), flow.destination())),
             _ => None,
         };
         let by_ip = ends.and_then(|(from, to)| {
-            let (from, to_inside) = (self.inside.contains_ip(from), self.inside.contains_ip(to));
-            decide(from, to_inside || self.outside.contains(&to))
+            let to_inside = self.inside.contains_ip(to) || self.outside.contains(&to);
+            decide(self.inside.contains_ip(from), to_inside)
         });
         by_ip.or_else(|| {
             let header = EthernetHeader::view(frame).ok()?;

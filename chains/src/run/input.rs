@@ -1,6 +1,7 @@
 //! The input: captures, merged by time.
 
 use pannier_runtime::Direction;
+use pannier_runtime::clock::Nanos;
 use pannier_runtime::packet::Packet;
 use pannier_runtime::port::pcap::{CaptureError, Captured, Reader, Refused};
 
@@ -86,6 +87,11 @@ impl Input {
             Err(error) => self.damage = Some(error.into()),
         }
         Ok(arrival)
+    }
+
+    /// When the next packet arrives; `None` where none is left, or where the next is damaged.
+    pub(super) fn next_time(&self) -> Option<Nanos> {
+        self.lanes.iter().filter_map(|lane| lane.next.map(|captured| captured.time)).min()
     }
 
     /// What a person should know about captures that end inside a record.

@@ -20,14 +20,14 @@
 mod ingress;
 mod input;
 mod output;
+mod running;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use pannier_runtime::port::Faults;
 use pannier_runtime::ring::{Plan, PlanError};
-use pannier_runtime::stats::Reasons;
 use pannier_runtime::{AnyNf, Packet};
 
 use crate::chain::{Chain, ChainStage, RecorderFactory, Summary};
@@ -36,6 +36,7 @@ use ingress::Ingress;
 pub use input::InputError;
 use input::{Arrival, Input};
 use output::Output;
+use running::Running;
 
 /// Why a run could not begin, or lost its output.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,9 @@ pub enum RunError {
     /// A crash of a stage that is not there.
     #[error("no stage is called `{0}`, so it can't crash")]
     NoSuchStage(String),
+    /// The output would overwrite the input.
+    #[error("`{}` is read, so it can't be written too: name another file with --write", .0.display())]
+    SameFile(PathBuf),
     /// The input can't be opened.
     #[error(transparent)]
     Input(#[from] InputError),
@@ -172,7 +176,8 @@ impl Run {
         self
     }
 
-    /// Lets the node of a stage crash once `packet` packets were taken in.
+    /// Lets the node of a stage crash once `packet` packets were read and have begun their way. A crash that the ring
+    /// would not survive, because f nodes are down, is put off until one is back.
     #[must_use]
     pub fn crash(mut self, stage: &str, packet: u64) -> Self {
         self.named_crashes.push((stage.to_owned(), packet));
@@ -229,153 +234,14 @@ impl Run {
             chain.record(recorder);
         }
         let input = Input::open(&self.input.sources)?;
+        if let Some(path) = &self.output
+            && let Some(source) = self.input.sources.iter().find(|source| is_same_file(&source.file, path))
+        {
+            return Err(RunError::SameFile(source.file.clone()));
+        }
         let output = Output::create(self.output.as_deref()).map_err(RunError::Output)?;
         let ingress = Ingress::new(self.input.inside.clone(), outside, self.input.undecided);
-        Running {
-            run: self,
-            chain,
-            input,
-            output,
-            ingress,
-            drops: Reasons::default(),
-            packets: 0,
-            crashed: 0,
-        }
-        .finish()
-    }
-}
-
-/// A run under way.
-struct Running {
-    run: Run,
-    chain: Chain,
-    input: Input,
-    output: Output,
-    ingress: Ingress,
-    /// Packets that did not enter.
-    drops: Reasons,
-    /// Packets read.
-    packets: u64,
-    /// Crashes that have happened.
-    crashed: usize,
-}
-
-impl Running {
-    fn finish(mut self) -> Result<Outcome, RunError> {
-        let mut left = Vec::new();
-        let mut input_error = None;
-        loop {
-            let more = self.take_burst().unwrap_or_else(|error| {
-                input_error = Some(error);
-                false
-            });
-            self.chain.turn();
-            self.write(&mut left)?;
-            if !more || self.is_stopped() || self.chain.unrecoverable().is_some() {
-                break;
-            }
-        }
-        self.chain.drain();
-        self.write(&mut left)?;
-        let truncated = self.input.truncated();
-        let mut summary = self.chain.summary();
-        let refused = self.drops.total();
-        summary.packets.entered += refused;
-        summary.packets.dropped += refused;
-        if refused > 0 {
-            let reasons = self.drops.sorted().into_iter().map(|(reason, count)| (reason.to_owned(), count));
-            summary.drops.insert("ingress".to_owned(), reasons.collect());
-        }
-        summary.truncated_input = !truncated.is_empty();
-        summary.warnings = self.warnings(truncated);
-        let broken = self.chain.broken_promises();
-        self.output.finish().map_err(RunError::Output)?;
-        Ok(Outcome { summary, broken, input_error, chain: self.chain })
-    }
-
-    /// Lets one burst in, as far as the chain has room. Returns whether there may be more.
-    fn take_burst(&mut self) -> Result<bool, InputError> {
-        if let Some(progress) = &mut self.run.progress {
-            progress(Progress { packets: self.packets, bytes: self.input.bytes });
-        }
-        if !self.chain.has_room() {
-            return Ok(true);
-        }
-        for _ in 0..self.run.burst {
-            self.crash_due();
-            let mut packet = self.chain.pool().take();
-            let refused = match self.input.next(&mut packet)? {
-                Arrival::End => return Ok(false),
-                Arrival::Refused(reason) => Some(reason),
-                Arrival::Packet(side) => self.ingress.admit(&mut packet, side).err(),
-            };
-            self.packets += 1;
-            match refused {
-                None => self.chain.admit(packet),
-                Some(reason) => {
-                    self.drops.count(reason);
-                    self.chain.pool().give(packet);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    fn crash_due(&mut self) {
-        while let Some(crash) = self.run.crashes.get(self.crashed).filter(|c| c.packet <= self.packets) {
-            self.chain.crash(crash.node);
-            self.crashed += 1;
-        }
-    }
-
-    fn write(&mut self, left: &mut Vec<Packet>) -> Result<(), RunError> {
-        self.chain.take_released(left);
-        for packet in left.drain(..) {
-            self.output.write(&packet).map_err(RunError::Output)?;
-            self.chain.pool().give(packet);
-        }
-        Ok(())
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.run.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
-    }
-
-    fn warnings(&self, truncated: Vec<String>) -> Vec<String> {
-        let mut warnings = truncated;
-        if self.is_stopped() {
-            warnings.push(format!("stopped early, after {} packets", self.packets));
-        }
-        let undecided = self.ingress.undecided_count;
-        if undecided > 0 {
-            let policy = match self.run.input.undecided.direction() {
-                Some(direction) => format!("taken as {direction:?}").to_lowercase(),
-                None => "dropped".to_owned(),
-            };
-            warnings.push(format!(
-                "the addresses of {undecided} packets do not tell their direction; they were {policy} \
-                 (set `inside` and `undecided` in [input])"
-            ));
-        }
-        if self.input.cut > 0 {
-            warnings.push(format!(
-                "the capture holds only the beginning of {} packets; what needs the rest drops them",
-                self.input.cut
-            ));
-        }
-        for (reason, count) in self.chain.refused().sorted() {
-            // The others belong to every recovery.
-            if reason.starts_with("damaged") || reason == "waiting_place_full" {
-                warnings.push(format!("{count} messages on the ring were refused: {reason}"));
-            }
-        }
-        for crash in &self.run.crashes[self.crashed..] {
-            warnings.push(format!(
-                "node {} was to crash after {} packets, and the run ended before",
-                crash.node, crash.packet
-            ));
-        }
-        warnings
+        Running::new(self, chain, input, output, ingress).finish()
     }
 }
 
@@ -404,4 +270,26 @@ pub fn load(spec: &ChainSpec) -> Result<Vec<Packet>, RunError> {
             }
         }
     }
+}
+
+/// Whether two paths lead to one file, which exists.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (std::fs::canonicalize(one), std::fs::canonicalize(other)) {
+        (Ok(one), Ok(other)) => one == other || is_same_inode(&one, &other),
+        _ => false,
+    }
+}
+
+#[cfg(unix)]
+fn is_same_inode(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (std::fs::metadata(one), std::fs::metadata(other)) {
+        (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+fn is_same_inode(_: &Path, _: &Path) -> bool {
+    false
 }

@@ -13,6 +13,16 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// How many packets are under way.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// The packets under way.
     pub fn packets(&self) -> impl Iterator<Item = &Packet> {
         self.queue.iter()
