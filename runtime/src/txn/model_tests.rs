@@ -221,7 +221,7 @@ fn step(op: &Op, state: &Small, txn: &mut Txn<'_>, model: &mut Model, now: Nanos
             assert_eq!(txn.get_for(tables[t], &k, idle), Ok(model.get_for(t, k, idle, now)));
         }
         Op::Peek(t, k) => {
-            let seen = txn.peek(tables[t], &k).expect("checked").map(|value| *value);
+            let seen = txn.peek(tables[t], &k).expect("peek never fails").map(|value| *value);
             assert_eq!(seen, model.rows[t].get(&k).map(|row| row.0));
         }
         Op::Put(t, k, v) => model.put(t, k, (v, until[t]), now, txn.put(tables[t], k, v)),
