@@ -11,6 +11,8 @@ use pannier_runtime::AnyNf;
 use pannier_runtime::state::Layout;
 use serde::de::DeserializeOwned;
 
+use crate::words;
+
 /// All network functions of this library, in the order in which they are listed.
 static KINDS: &[NfKind] =
     &[crate::monitor::KIND, crate::firewall::KIND, crate::nat::KIND, crate::gen_nf::KIND];
@@ -119,7 +121,10 @@ impl Options {
     /// # Errors
     /// The first field that is unknown, missing or of another type, by its name.
     pub fn parse<T: DeserializeOwned>(self) -> Result<T, OptionError> {
-        self.0.try_into().map_err(|error| OptionError::from_toml(&error))
+        serde_path_to_error::deserialize(toml::Value::Table(self.0)).map_err(|error| {
+            let path = error.path().to_string();
+            OptionError::from_toml(Some(path.as_str()).filter(|path| *path != "."), error.inner())
+        })
     }
 
     /// For network functions that take no options.
@@ -157,20 +162,18 @@ impl OptionError {
     }
 
     /// Says in our words what the deserializer says in its own.
-    fn from_toml(error: &toml::de::Error) -> Self {
-        let text = error.to_string();
-        // Behind the message stands the path of keys, in a line of its own, where there is one.
-        let path = text.lines().rev().find_map(|line| line.strip_prefix("in `")?.strip_suffix('`'));
+    fn from_toml(path: Option<&str>, error: &toml::de::Error) -> Self {
         let message = error.message().trim();
         let inside = |name: &str| match path {
+            Some(path) if path.rsplit('.').next() == Some(name) => path.to_owned(),
             Some(path) => format!("{path}.{name}"),
             None => name.to_owned(),
         };
         if let Some((name, known)) =
             message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'))
         {
-            let known = known.trim_start_matches([',', ' ']);
-            return OptionError::at(inside(name), format!("there is no such field; {known}"));
+            let known = known.trim_start_matches([',', ' ']).trim_start_matches("expected ");
+            return OptionError::at(inside(name), format!("there is no such field; it is {known}"));
         }
         if let Some(name) = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
             return OptionError::at(
@@ -178,7 +181,7 @@ impl OptionError {
                 format!("it is missing and has no default: add `{name} = …`"),
             );
         }
-        OptionError { key: path.map(str::to_owned), message: message.to_owned() }
+        OptionError { key: path.map(str::to_owned), message: words::translate(message) }
     }
 }
 
@@ -258,11 +261,17 @@ mod tests {
     fn errors_name_the_option_and_the_way_out() {
         // Goal: whoever reads the file can find the line. Method: each kind of mistake, key and words compared.
         let cases = [
-            ("adress = '10.0.0.1'", Some("adress"), "expected `address` or `rules`"),
+            ("adress = '10.0.0.1'", Some("adress"), "it is `address` or `rules`"),
             ("rules = []", Some("address"), "add `address = …`"),
             ("address = '10.0.0.300'", Some("address"), "invalid IPv4 address"),
-            ("address = '10.0.0.1'\nrules = 3", Some("rules"), "invalid type: integer `3`"),
-            ("address = '10.0.0.1'\nrules = [{ port = 70000 }]", Some("rules.port"), "70000"),
+            ("address = '10.0.0.1'\nrules = 3", Some("rules"), "it takes a list, and this is 3"),
+            (
+                "address = '10.0.0.1'\nrules = [{ port = 70000 }]",
+                Some("rules[0].port"),
+                "from 0 to 65535, and this is 70000",
+            ),
+            ("address = '10.0.0.1'\nrules = [{ port = 1 }, { prot = 2 }]", Some("rules[1].prot"), "`port`"),
+            ("address = '10.0.0.1'\nrules = [{ port = 1 }, {}]", Some("rules[1].port"), "add `port = …`"),
         ];
         for (text, key, words) in cases {
             let error = parse(text).expect_err(text);

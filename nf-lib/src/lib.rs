@@ -21,6 +21,7 @@ pub mod monitor;
 pub mod nat;
 pub mod prefix;
 pub mod values;
+mod words;
 
 #[cfg(test)]
 mod harness;

@@ -10,11 +10,10 @@ use pannier_runtime::Verdict;
 use pannier_runtime::clock::{Nanos, SECOND};
 use serde::Deserialize;
 use serde::de::value::{I64Deserializer, SeqAccessDeserializer, StrDeserializer};
-use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, SeqAccess, Unexpected, Visitor};
 
 /// A duration in whole seconds, at least one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds(NonZeroU64);
 
 impl Seconds {
@@ -30,6 +29,56 @@ impl Seconds {
     pub fn nanos(self) -> Nanos {
         self.0.get().saturating_mul(SECOND)
     }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = whole(deserializer, "a number of seconds, 1 or more", 1..=i64::MAX.unsigned_abs())?;
+        Ok(Seconds::new(seconds))
+    }
+}
+
+/// Most rows that a table may be asked to take.
+pub const MOST_ROWS: u64 = 1 << 32;
+
+/// A number of rows, 1 to [`MOST_ROWS`]: for fields with `#[serde(deserialize_with = "rows")]`.
+///
+/// # Errors
+/// It is no whole number in that range.
+pub fn rows<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let rows = whole(deserializer, "a number of rows from 1 to 4294967296", 1..=MOST_ROWS)?;
+    usize::try_from(rows).map_err(D::Error::custom)
+}
+
+/// A whole number in a range that `wanted` names.
+fn whole<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    wanted: &'static str,
+    range: RangeInclusive<u64>,
+) -> Result<u64, D::Error> {
+    struct Whole(&'static str, RangeInclusive<u64>);
+
+    impl Visitor<'_> for Whole {
+        type Value = u64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<u64, E> {
+            let inside = u64::try_from(number).ok().filter(|number| self.1.contains(number));
+            inside.ok_or_else(|| E::invalid_value(Unexpected::Signed(number), &self))
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
+            if self.1.contains(&number) {
+                return Ok(number);
+            }
+            Err(E::invalid_value(Unexpected::Unsigned(number), &self))
+        }
+    }
+
+    deserializer.deserialize_any(Whole(wanted, range))
 }
 
 /// What becomes of frames that a network function does not look into.
@@ -230,5 +279,25 @@ mod tests {
         let sample: Sample = toml::from_str("wait = 3").unwrap();
         assert_eq!((sample.wait.nanos(), Seconds::new(0).nanos()), (3 * SECOND, SECOND));
         assert_eq!(Seconds::new(u64::MAX).nanos(), Nanos::MAX);
+    }
+
+    #[test]
+    fn capacities_have_bounds_that_errors_name() {
+        // Goal: no table without room, none beyond measure. Method: both ends and beyond, for each network function.
+        for (nf, option) in [("monitor", "flows"), ("firewall", "connections"), ("nat", "mappings")] {
+            let kind = crate::find(nf).expect("listed");
+            let build = |rows: i64| {
+                let external = ("external", "203.0.113.1".into());
+                let all = [(option, rows.into()), external];
+                kind.build(&all[..if nf == "nat" { 2 } else { 1 }])
+            };
+            assert!(build(1).is_ok(), "{nf}");
+            for wrong in [0, -1, MOST_ROWS.cast_signed() + 1, i64::MAX] {
+                let error = build(wrong).expect_err("out of range");
+                assert_eq!(error.key.as_deref(), Some(option));
+                let words = format!("a number of rows from 1 to 4294967296, and this is {wrong}");
+                assert!(error.message.contains(&words), "{error}");
+            }
+        }
     }
 }

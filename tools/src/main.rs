@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 /// Network functions whose state survives: nothing that left the chain is ever forgotten.
 #[derive(Debug, Parser)]
-#[command(name = "pannier", version, max_term_width = 100)]
+#[command(name = "pannier", version, next_line_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -87,5 +87,19 @@ mod tests {
     fn the_command_line_is_consistent() {
         // Goal: no contradiction in the definitions of arguments. Method: clap's own check.
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_fits_a_terminal() {
+        // Goal: nobody scrolls sideways. Method: the help of each command, line by line.
+        let mut cli = Cli::command();
+        cli.build();
+        for command in cli.get_subcommands_mut() {
+            for help in [command.render_help(), command.render_long_help()] {
+                for line in help.to_string().lines() {
+                    assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+                }
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use pannier_chains::config::{self, ChainSpec, Document, Side, Source};
+use pannier_chains::config::{self, ChainSpec, Document};
 use pannier_chains::run::Progress;
 use pannier_chains::{Outcome, Run, RunError};
 use pannier_replay::{Header, LogError, LogWriter};
@@ -18,9 +18,10 @@ use crate::{Ended, Failure, fail, print};
 pub(crate) struct Args {
     /// A chain file, or a chain on one line: 'firewall -> nat(external=203.0.113.1)'
     chain: String,
-    /// A capture to read, '-' for standard input; inside:FILE or outside:FILE says on which side it was taken.
-    /// Several are merged by time. In place of what the chain file reads
-    #[arg(long, value_name = "[SIDE:]FILE")]
+    /// A capture to read, '-' for standard input; inside:FILE or outside:FILE says on
+    /// which side it was taken. Several are merged by time.
+    /// In place of what the chain file reads
+    #[arg(long, verbatim_doc_comment, value_name = "[SIDE:]FILE")]
     read: Vec<String>,
     /// The capture to write, '-' for standard output
     #[arg(long, value_name = "FILE")]
@@ -28,8 +29,9 @@ pub(crate) struct Args {
     /// Lets a stage's node crash once so many packets were read
     #[arg(long = "crash", value_name = "STAGE@PACKET")]
     crashes: Vec<String>,
-    /// What the ring's links do, each with a probability: loss=0.01,duplicate=0.01,reorder=0.01,delay=0.01
-    #[arg(long, value_name = "FAULT=P,…", value_delimiter = ',')]
+    /// What the ring's links do, each with a probability:
+    /// loss=0.01,duplicate=0.01,reorder=0.01,delay=0.01
+    #[arg(long, verbatim_doc_comment, value_name = "FAULT=P,…", value_delimiter = ',')]
     faults: Vec<String>,
     /// Seed of random numbers and faults: the same seed, the same run
     #[arg(long, value_name = "N")]
@@ -93,7 +95,7 @@ fn read_chain(args: &Args) -> Result<ChainSpec, config::ChainError> {
         document.set(set)?;
     }
     for fault in &args.faults {
-        document.set(&format!("faults.{fault}"))?;
+        document.set_fault(fault)?;
     }
     if let Some(seed) = args.seed {
         document.set(&format!("seed={seed}"))?;
@@ -102,22 +104,11 @@ fn read_chain(args: &Args) -> Result<ChainSpec, config::ChainError> {
     for crash in &args.crashes {
         spec.add_crash(crash)?;
     }
-    if !args.read.is_empty() {
-        spec.input.sources = args.read.iter().map(|text| source(text)).collect();
-    }
+    spec.read_from(&args.read)?;
     if let Some(write) = &args.write {
         spec.output = Some(write.clone());
     }
     Ok(spec)
-}
-
-fn source(text: &str) -> Source {
-    let (side, file) = match text.split_once(':') {
-        Some(("inside", file)) => (Some(Side::Inside), file),
-        Some(("outside", file)) => (Some(Side::Outside), file),
-        _ => (None, text),
-    };
-    Source { side, file: PathBuf::from(file) }
 }
 
 /// A bar on a terminal, nothing elsewhere. Its length is that of the captures, where that is known.

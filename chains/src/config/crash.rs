@@ -70,8 +70,11 @@ impl Crash {
                     "{down} nodes crash at packet {packet}, and a ring with f = {f} survives {f} at once"
                 ),
             };
-            let apart = if f > 0 { ", or let the crashes happen at different packets" } else { "" };
-            return Err((at, ChainError::new(problem, format!("set `f = {down}` or more{apart}"))));
+            let other = match f {
+                0 => "let no node crash: `crash = []`, or `--set 'crash=[]'` on the command line",
+                _ => "let the crashes happen at different packets",
+            };
+            return Err((at, ChainError::new(problem, format!("set `f = {down}` or more, or {other}"))));
         }
         Ok(())
     }
@@ -130,7 +133,10 @@ mod tests {
         );
         let (index, error) = Crash::check(&apart, 0).expect_err("no copy");
         assert!(
-            index == 0 && error.problem.contains("no second copy") && error.help == "set `f = 1` or more"
+            index == 0
+                && error.problem.contains("no second copy")
+                && error.help.starts_with("set `f = 1` or more")
+                && error.help.contains("`--set 'crash=[]'`")
         );
     }
 }

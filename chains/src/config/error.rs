@@ -31,7 +31,7 @@ pub struct ChainError {
 /// A place in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What the text is called: a file's path, `chain` for a chain on one line, or `--set`.
+    /// What the text is called: a file's path, `chain` for a chain on one line, or the option `--set`.
     pub source: String,
     /// The line, from 1.
     pub line: usize,
@@ -81,6 +81,11 @@ impl fmt::Display for ChainError {
 impl std::error::Error for ChainError {}
 
 impl Place {
+    /// All of a text of one line.
+    pub(super) fn whole(source: &str, body: &str) -> Self {
+        Place::find(source, body, At { text: 0, start: 0, end: body.len() })
+    }
+
     /// The place of a range of bytes in `body`. Any range will do.
     pub(super) fn find(source: &str, body: &str, at: At) -> Self {
         let start = floor(body, at.start);

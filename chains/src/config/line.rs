@@ -1,4 +1,4 @@
-//! A chain on one line, `edge:firewall -> monitor -> nat(external=203.0.113.1)`, and single settings, `nat.ports=keep`.
+//! A chain on one line, `edge:firewall -> monitor -> nat(external=203.0.113.1)`, and single settings, `nat.ports=preserve`.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ impl Document {
     }
 
     /// Changes one setting, as `--set` does: `f=2`, `limits.mtu=1500`, `input.undecided=drop`, or an option of a
-    /// stage by the stage's name, `nat.ports=keep`. Values are those of [`Document::from_line`]; plain words may hold
+    /// stage by the stage's name, `nat.ports=preserve`. Values are those of [`Document::from_line`]; plain words may hold
     /// any character. A capture that is named here is looked for from the current directory.
     ///
     /// # Errors
@@ -40,13 +40,32 @@ impl Document {
     /// [`Document::chain`].
     pub fn set(&mut self, setting: &str) -> Result<(), ChainError> {
         let text = self.add_text("--set", setting);
+        let help = "for example `f=2`, `limits.mtu=1500` or `nat.ports=preserve`";
+        self.set_text(text, setting, None, help)
+    }
+
+    /// Changes one fault of the ring's links, as `--faults` does: `loss=0.01`.
+    ///
+    /// # Errors
+    /// As [`Document::set`].
+    pub fn set_fault(&mut self, fault: &str) -> Result<(), ChainError> {
+        let text = self.add_text("--faults", fault);
+        self.set_text(text, fault, Some("faults"), "for example `loss=0.01` or `loss=0.01,delay=0.01`")
+    }
+
+    /// Changes the setting that stands in the text with number `text`, below `section` where one is given.
+    fn set_text(
+        &mut self,
+        text: usize,
+        setting: &str,
+        section: Option<&str>,
+        help: &str,
+    ) -> Result<(), ChainError> {
         let equals = setting.find('=').ok_or_else(|| {
             let at = At { text, start: 0, end: setting.len() };
-            self.error(
-                at,
-                "a setting is `key=value`",
-                "for example `f=2`, `limits.mtu=1500` or `nat.ports=keep`",
-            )
+            let what =
+                if section.is_some() { "a fault is `name=probability`" } else { "a setting is `key=value`" };
+            self.error(at, what, help)
         })?;
         let item = {
             let mut scanner = Scanner { doc: self, text, body: setting, at: equals + 1 };
@@ -55,7 +74,9 @@ impl Document {
             item
         };
         let mut start = 0;
-        let mut keys: Vec<(String, At)> = Vec::new();
+        let beginning = At { text, start: 0, end: equals };
+        let mut keys: Vec<(String, At)> =
+            section.map(|key| (key.to_owned(), beginning)).into_iter().collect();
         for piece in setting[..equals].split('.') {
             let left = start + (piece.len() - piece.trim_start().len());
             keys.push((piece.trim().to_owned(), At { text, start: left, end: left + piece.trim().len() }));
@@ -140,13 +161,15 @@ fn put_deep(table: Option<&mut Table>, mut keys: impl Iterator<Item = (String, A
     table.put(Entry { key: step.0, key_at: step.1, item });
 }
 
-/// Whether text that may stand for a chain is a chain on one line rather than the name of a file.
+/// Whether text that may stand for a chain is a chain on one line rather than the name of a file. The bare name of a
+/// network function is a chain, also where a file is called the same: that one can be written as `./monitor`.
 pub fn looks_like_line(text: &str) -> bool {
-    if Path::new(text).exists() {
+    let is_path = text.ends_with(".toml") || text.contains(std::path::is_separator);
+    if Path::new(text).exists() && (is_path || pannier_nf::find(text).is_none()) {
         return false;
     }
     let nf = text.rsplit(':').next().unwrap_or(text).trim();
-    text.contains("->") || text.contains('(') || pannier_nf::find(nf).is_some()
+    text.contains("->") || text.contains('→') || text.contains('(') || pannier_nf::find(nf).is_some()
 }
 
 /// Reads a text from left to right.
@@ -214,11 +237,16 @@ impl<'d> Scanner<'d> {
 
     fn stages(&mut self) -> Result<Vec<Item>, ChainError> {
         let mut stages = vec![self.stage()?];
-        while self.takes("->") {
+        while self.takes("->") || self.takes("→") {
             stages.push(self.stage()?);
         }
         if self.rest().is_empty() {
             return Ok(stages);
+        }
+        if self.rest().starts_with('=') {
+            let help =
+                "settings stand behind the chain: `--set f=2`; options of a stage in (…) behind its name";
+            return Err(self.here("a chain on one line holds no settings", help));
         }
         Err(self.here(
             "stages have `->` between them",

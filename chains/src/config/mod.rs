@@ -67,6 +67,7 @@ use pannier_runtime::ring::Plan;
 
 pub use address::Inside;
 pub use crash::Crash;
+use document::At;
 pub use document::Document;
 pub use error::{ChainError, Place};
 pub use line::looks_like_line;
@@ -129,6 +130,24 @@ pub struct Source {
 }
 
 impl Source {
+    /// Reads a file's name, `inside:FILE` or `outside:FILE`, as `--read` has it.
+    ///
+    /// # Errors
+    /// The file's name is empty.
+    pub fn parse(text: &str) -> Result<Self, ChainError> {
+        let (side, file) = match text.split_once(':') {
+            Some(("inside", file)) => (Some(Side::Inside), file),
+            Some(("outside", file)) => (Some(Side::Outside), file),
+            _ => (None, text),
+        };
+        if file.is_empty() {
+            let help = "write `edge.pcapng` or `inside:lan.pcap`; standard input is `-`";
+            let error = ChainError::new("the name of the capture is empty", help);
+            return Err(error.or_at(Place::whole("--read", text)));
+        }
+        Ok(Source { side, file: PathBuf::from(file) })
+    }
+
     /// Whether it is standard input.
     pub fn is_stdin(&self) -> bool {
         self.file == Path::new("-")
@@ -183,14 +202,37 @@ impl ChainSpec {
     /// # Errors
     /// There is no such stage or node, or the ring would not survive it.
     pub fn add_crash(&mut self, text: &str) -> Result<(), ChainError> {
+        let place = || Place::whole("--crash", text);
         let names: Vec<&str> = self.stages.iter().map(|stage| stage.name.as_str()).collect();
-        let crash = Crash::parse(text, &names, self.plan.nodes())?;
+        let crash = Crash::parse(text, &names, self.plan.nodes()).map_err(|error| error.or_at(place()))?;
         self.crashes.push(crash);
         if let Err((_, error)) = Crash::check(&self.crashes, self.plan.f()) {
             self.crashes.pop();
-            return Err(error);
+            return Err(error.or_at(place()));
         }
         self.crashes.sort_unstable();
+        Ok(())
+    }
+
+    /// Reads these captures in place of those of the chain file: see [`Source::parse`]. Where there are none, the chain
+    /// file's stay.
+    ///
+    /// # Errors
+    /// A name is empty, or standard input is named twice.
+    pub fn read_from<S: AsRef<str>>(&mut self, captures: &[S]) -> Result<(), ChainError> {
+        let mut sources: Vec<Source> = Vec::new();
+        for text in captures.iter().map(AsRef::as_ref) {
+            let source = Source::parse(text)?;
+            if source.is_stdin() && sources.iter().any(Source::is_stdin) {
+                let help = "standard input can be read once: keep one `-`";
+                let error = ChainError::new("`--read` names standard input twice", help);
+                return Err(error.or_at(Place::whole("--read", text)));
+            }
+            sources.push(source);
+        }
+        if !sources.is_empty() {
+            self.input.sources = sources;
+        }
         Ok(())
     }
 
@@ -217,14 +259,32 @@ impl Document {
             let help = "is it a capture? A chain file names captures in `[input]`";
             return Err(ChainError::new(format!("`{shown}` is too long for a chain file"), help));
         }
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            let help =
-                "a chain file is TOML in UTF-8; captures belong into its `[input]`, or behind `--read`";
-            ChainError::new(format!("`{shown}` is no text: byte {at} is not UTF-8"), help)
-        })?;
+        let text = as_text(&shown.to_string(), bytes)?;
         Document::from_toml(&shown.to_string(), &text, path.parent().unwrap_or(Path::new("")))
     }
+}
+
+/// A chain file's bytes as text.
+fn as_text(shown: &str, bytes: Vec<u8>) -> Result<String, ChainError> {
+    let line = |at: usize| bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+    let help = "a chain file is TOML in UTF-8; captures belong into its `[input]`, or behind `--read`";
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        let problem = format!("`{shown}` is no text: byte {at}, in line {}, is NUL", line(at));
+        return Err(ChainError::new(problem, help));
+    }
+    let (lossy, at) = match std::str::from_utf8(&bytes) {
+        Ok(_) => (String::new(), 0),
+        Err(error) => (String::from_utf8_lossy(&bytes).into_owned(), error.valid_up_to()),
+    };
+    let line = line(at);
+    String::from_utf8(bytes).map_err(|_| {
+        let problem = format!("`{shown}` is no text: byte {at}, in line {line}, is not UTF-8");
+        ChainError::new(problem, help).or_at(Place::find(
+            shown,
+            &lossy,
+            At { text: 0, start: at, end: at + 1 },
+        ))
+    })
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> ChainError {
@@ -240,6 +300,9 @@ fn unreadable(path: &Path, error: &std::io::Error) -> ChainError {
     names.sort_unstable();
     let wanted = path.file_name().unwrap_or_default().to_string_lossy();
     let functions = pannier_nf::catalogue::catalogue().iter().map(|kind| kind.name);
+    if let Some(help) = line_hint(&path.to_string_lossy()) {
+        return ChainError::new(format!("`{shown}` is no chain file and no chain on one line"), help);
+    }
     let help =
         match (near::nearest(&wanted, names.iter().map(String::as_str)), near::nearest(&wanted, functions)) {
             (Some(name), _) => format!("did you mean `{}`?", path.with_file_name(name).display()),
@@ -249,6 +312,22 @@ fn unreadable(path: &Path, error: &std::io::Error) -> ChainError {
             }
         };
     ChainError::new(format!("no such chain file `{shown}`"), help)
+}
+
+/// What to write where a text looks like a chain on one line with its arrows left out, or with settings in it.
+fn line_hint(text: &str) -> Option<String> {
+    let (settings, stages): (Vec<&str>, Vec<&str>) = text.split_whitespace().partition(|w| w.contains('='));
+    if !stages.iter().all(|stage| pannier_nf::find(stage).is_some()) {
+        return None;
+    }
+    let chain = if stages.is_empty() { "monitor".to_owned() } else { stages.join(" -> ") };
+    match (settings.as_slice(), stages.as_slice()) {
+        ([], _) => (stages.len() > 1).then(|| format!("stages have `->` between them: `{chain}`")),
+        (_, _) => {
+            let sets: Vec<String> = settings.iter().map(|setting| format!(" --set {setting}")).collect();
+            Some(format!("settings stand behind the chain: `'{chain}'{}`", sets.concat()))
+        }
+    }
 }
 
 /// Reads a chain file.

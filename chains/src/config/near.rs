@@ -43,11 +43,27 @@ pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
 /// A help sentence: the guess if there is one, then all words that are allowed.
 pub(super) fn suggest(word: &str, known: &[&str], what: &str) -> String {
     let all = list(known);
+    if let [only] = known {
+        return match nearest(word, [*only]) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("the only {} is {all}", singular(what)),
+        };
+    }
     match (nearest(word, known.iter().copied()), known) {
         (_, []) => format!("there are no {what}"),
         (Some(name), _) => format!("did you mean `{name}`? The {what} are {all}"),
         (None, _) => format!("the {what} are {all}"),
     }
+}
+
+/// `keys here` as one of them, `key here`.
+fn singular(what: &str) -> String {
+    let words: Vec<&str> = what.split(' ').collect();
+    let noun = words.iter().position(|word| word.ends_with('s'));
+    let one = |(at, word): (usize, &&str)| {
+        if Some(at) == noun { word[..word.len() - 1].to_owned() } else { (*word).to_owned() }
+    };
+    words.iter().enumerate().map(one).collect::<Vec<_>>().join(" ")
 }
 
 /// `a`, `b` and `c`.
@@ -92,7 +108,9 @@ mod tests {
             suggest("nta", &["nat", "gen"], "words"),
             "did you mean `nat`? The words are `nat` and `gen`"
         );
-        assert_eq!(suggest("zzz", &["nat"], "words"), "the words are `nat`");
+        assert_eq!(suggest("zzz", &["nat"], "network functions"), "the only network function is `nat`");
+        assert_eq!(suggest("zzz", &["nat"], "keys here"), "the only key here is `nat`");
+        assert_eq!(suggest("nta", &["nat"], "options of `x`"), "did you mean `nat`?");
         assert_eq!(suggest("zzz", &[], "options"), "there are no options");
     }
 }

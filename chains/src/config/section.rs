@@ -115,7 +115,7 @@ impl<'d> Section<'d> {
             return Ok(value);
         }
         let help = if value > 1.0 && value <= 100.0 {
-            format!("for {value} percent write `{key} = {}`", value / 100.0)
+            format!("for {value} percent write `{key} = {}`", percent(value))
         } else {
             "0 is never, 1 always, 0.01 one in a hundred".to_owned()
         };
@@ -179,6 +179,11 @@ impl<'d> Section<'d> {
     ) -> ChainError {
         self.doc.error(item.at, format!("`{key}` takes {wanted}, and this is {}", item.kind()), help)
     }
+}
+
+/// So many percent as a probability, in at most six decimals.
+fn percent(value: f64) -> f64 {
+    (value * 1e4).round() / 1e6
 }
 
 /// An integer as it is shown: larger ones than anyone writes are not spelt out.

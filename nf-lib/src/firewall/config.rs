@@ -1,9 +1,58 @@
 //! Options of the firewall.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 
+use super::firewall;
 use super::rules::{Action, Rule, Way};
-use crate::values::{Policy, Seconds};
+use crate::catalogue::{NfKind, OptionDoc};
+use crate::values::{Policy, Seconds, rows};
+
+/// What chain files call `firewall`.
+pub const KIND: NfKind = NfKind {
+    name: "firewall",
+    summary: "ordered rules for new connections, and a table of connections",
+    options: &[
+        OptionDoc {
+            name: "rules",
+            takes: "list of tables: action, direction, protocol, from, to, from_ports, to_ports, vlan",
+            default: Some("[{ action = \"allow\", direction = \"outbound\" }]"),
+            help: "the first rule that matches decides; what a rule leaves out matches everything",
+        },
+        OptionDoc {
+            name: "default",
+            takes: "\"allow\" or \"deny\"",
+            default: Some("\"deny\""),
+            help: "what happens where no rule matches",
+        },
+        OptionDoc {
+            name: "non_ip",
+            takes: "\"forward\" or \"drop\"",
+            default: Some("\"forward\""),
+            help: "what becomes of ARP, other frames without IP, and IPv6 neighbour discovery",
+        },
+        OptionDoc {
+            name: "midstream",
+            takes: "\"forward\" or \"drop\"",
+            default: Some("\"forward\""),
+            help: "whether a TCP segment other than a SYN may open a connection, if the rules allow it",
+        },
+        OptionDoc {
+            name: "connections",
+            takes: "number of rows, 1 to 4294967296",
+            default: Some("65536"),
+            help: "connections that may be open; further ones are dropped as table_full",
+        },
+        OptionDoc {
+            name: "timeouts",
+            takes: "table of seconds: tcp_new, tcp, tcp_closing, udp_new, udp, icmp, other",
+            default: Some("{ tcp_new = 120, tcp = 432000, tcp_closing = 120, udp_new = 30, udp = 120, … }"),
+            help: "how long a connection stays open without packets",
+        },
+    ],
+    build: |options| Ok(Arc::new(firewall(options.parse()?)?)),
+};
 
 /// Options of the firewall.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -18,6 +67,7 @@ pub struct FirewallConfig {
     /// Whether a TCP segment other than a SYN may open a connection.
     pub midstream: Policy,
     /// Connections that may be open.
+    #[serde(deserialize_with = "rows")]
     pub connections: usize,
     /// How long connections stay open without packets.
     pub timeouts: Timeouts,

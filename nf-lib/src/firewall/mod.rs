@@ -26,65 +26,18 @@ mod config;
 mod connection;
 mod rules;
 
-use std::sync::Arc;
-
 use pannier_runtime::state::{Layout, State};
 use pannier_runtime::wire::icmp::IcmpRole;
 use pannier_runtime::wire::tcp::flags;
 use pannier_runtime::wire::{Flow, Layers, Quote, protocol};
 use pannier_runtime::{Direction, Frame, Nf, Txn, TxnResult, Verdict, state};
 
-use crate::catalogue::{NfKind, OptionDoc, OptionError};
+use crate::catalogue::OptionError;
 use crate::values::Policy;
 use checks::{hops_left, insane, is_neighbour_discovery, is_syn, tcp_flags};
-pub use config::{FirewallConfig, Timeouts};
+pub use config::{FirewallConfig, KIND, Timeouts};
 pub use connection::{ANSWERED, CLOSING, Connection, ESTABLISHED, NEW};
 pub use rules::{Action, Protocol, Rule, Way};
-
-/// What chain files call `firewall`.
-pub const KIND: NfKind = NfKind {
-    name: "firewall",
-    summary: "ordered rules for new connections, and a table of connections",
-    options: &[
-        OptionDoc {
-            name: "rules",
-            takes: "list of tables: action, direction, protocol, from, to, from_ports, to_ports, vlan",
-            default: Some("[{ action = \"allow\", direction = \"outbound\" }]"),
-            help: "the first rule that matches decides; what a rule leaves out matches everything",
-        },
-        OptionDoc {
-            name: "default",
-            takes: "\"allow\" or \"deny\"",
-            default: Some("\"deny\""),
-            help: "what happens where no rule matches",
-        },
-        OptionDoc {
-            name: "non_ip",
-            takes: "\"forward\" or \"drop\"",
-            default: Some("\"forward\""),
-            help: "what becomes of ARP, other frames without IP, and IPv6 neighbour discovery",
-        },
-        OptionDoc {
-            name: "midstream",
-            takes: "\"forward\" or \"drop\"",
-            default: Some("\"forward\""),
-            help: "whether a TCP segment other than a SYN may open a connection, if the rules allow it",
-        },
-        OptionDoc {
-            name: "connections",
-            takes: "number of rows",
-            default: Some("65536"),
-            help: "connections that may be open; further ones are dropped as table_full",
-        },
-        OptionDoc {
-            name: "timeouts",
-            takes: "table of seconds: tcp_new, tcp, tcp_closing, udp_new, udp, icmp, other",
-            default: Some("{ tcp_new = 120, tcp = 432000, tcp_closing = 120, udp_new = 30, udp = 120, … }"),
-            help: "how long a connection stays open without packets",
-        },
-    ],
-    build: |options| Ok(Arc::new(firewall(options.parse()?)?)),
-};
 
 /// The key under which [`FirewallState::hits`] counts what no rule matched.
 pub const NO_RULE: u16 = u16::MAX;

@@ -217,6 +217,34 @@ fn options_are_read() {
     assert!(KIND.build(&[]).is_ok());
     let error = KIND.build(&[("default", "reject".into())]).unwrap_err();
     assert_eq!(error.key.as_deref(), Some("default"));
+    assert_eq!(error.message, "it takes `allow` or `deny`, and this is `reject`");
+    for (rules, key, words) in [
+        (
+            "[{ action = 'allow' }, { action = 'deny', to_ports = true }]",
+            "rules[1].to_ports",
+            "a list of values",
+        ),
+        ("[{ action = 'deny', to_ports = [80, 70000] }]", "rules[0].to_ports[1]", "from 0 to 65535"),
+        (
+            "[{ action = 'deny', vlan = -1 }]",
+            "rules[0].vlan",
+            "a whole number from 0 to 65535, and this is -1",
+        ),
+        ("[{ action = 'deny', protocol = 'gre' }]", "rules[0].protocol", "tcp, udp"),
+        ("[{ action = 'deny', from = '10.0.0.1/8' }]", "rules[0].from", "10.0.0.0/8"),
+        ("[{ action = 'deny', ports = 80 }]", "rules[0].ports", "`to_ports`"),
+        ("[{ direction = 'inbound' }]", "rules[0].action", "missing"),
+        ("'allow'", "rules", "a list"),
+        ("['allow']", "rules[0]", "a table"),
+    ] {
+        let table: toml::Table = toml::from_str(&format!("rules = {rules}")).unwrap();
+        let error = KIND.build(&[("rules", table["rules"].clone())]).unwrap_err();
+        assert_eq!(error.key.as_deref(), Some(key), "{error}");
+        assert!(error.message.contains(words), "{error}");
+    }
+    let zero = toml::Table::from_iter([("udp".to_owned(), 0.into())]);
+    let error = KIND.build(&[("timeouts", zero.into())]).unwrap_err();
+    assert!(error.key.as_deref() == Some("timeouts.udp") && error.message.contains("seconds, 1 or more"));
 }
 
 proptest! {

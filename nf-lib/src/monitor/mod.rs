@@ -17,7 +17,7 @@ use serde::Deserialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::catalogue::{NfKind, OptionDoc};
-use crate::values::Seconds;
+use crate::values::{Seconds, rows};
 
 /// What chain files call `monitor`.
 pub const KIND: NfKind = NfKind {
@@ -26,7 +26,7 @@ pub const KIND: NfKind = NfKind {
     options: &[
         OptionDoc {
             name: "flows",
-            takes: "number of rows",
+            takes: "number of rows, 1 to 4294967296",
             default: Some("65536"),
             help: "flows that are counted on their own; further ones count as untracked",
         },
@@ -45,6 +45,7 @@ pub const KIND: NfKind = NfKind {
 #[serde(default, deny_unknown_fields)]
 pub struct MonitorConfig {
     /// Flows that are counted on their own.
+    #[serde(deserialize_with = "rows")]
     pub flows: usize,
     /// Seconds without packets after which a flow's row may go; `None` keeps rows.
     pub idle: Option<Seconds>,

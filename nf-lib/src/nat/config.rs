@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::nat;
 use crate::catalogue::{NfKind, OptionDoc, OptionError};
-use crate::values::{OneOrMany, Policy, Ports, Seconds};
+use crate::values::{OneOrMany, Policy, Ports, Seconds, rows};
 
 /// What chain files call `nat`.
 pub const KIND: NfKind = NfKind {
@@ -37,7 +37,7 @@ pub const KIND: NfKind = NfKind {
         },
         OptionDoc {
             name: "mappings",
-            takes: "number of rows",
+            takes: "number of rows, 1 to 4294967296",
             default: Some("65536"),
             help: "mappings that may be open; further ones are refused as table_full",
         },
@@ -70,7 +70,7 @@ pub struct NatConfig {
     #[serde(default = "unprivileged")]
     pub port_range: Ports,
     /// Mappings that may be open.
-    #[serde(default = "many")]
+    #[serde(default = "many", deserialize_with = "rows")]
     pub mappings: usize,
     /// How long mappings stay without outbound packets.
     #[serde(default)]
@@ -107,6 +107,11 @@ impl NatConfig {
         }
         if let Some(address) = self.external.iter().find(|address| !is_host((**address).into())) {
             return Err(OptionError::at("external", format!("{address} is not an address of one host")));
+        }
+        let twice = |at: &usize| self.external[..*at].contains(&self.external[*at]);
+        if let Some(at) = (0..self.external.len()).find(twice) {
+            let problem = format!("{} stands in the list twice: keep one of them", self.external[at]);
+            return Err(OptionError::at(format!("external[{at}]"), problem));
         }
         if self.port_range.first() == 0 {
             return Err(OptionError::at("port_range", "port 0 cannot be used: begin at 1 or above"));

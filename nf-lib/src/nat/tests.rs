@@ -304,6 +304,9 @@ fn options_are_read() {
         let error = KIND.build(&[("external", external.into())]).unwrap_err();
         assert_eq!(error.key.as_deref(), Some("external"), "{external}");
     }
+    let twice = vec!["203.0.113.5", "203.0.113.6", "203.0.113.5"];
+    let error = KIND.build(&[("external", twice.into())]).unwrap_err();
+    assert!(error.key.as_deref() == Some("external[2]") && error.message.contains("twice"), "{error}");
     let zero = KIND.build(&[("external", "203.0.113.5".into()), ("port_range", "0-9".into())]);
     assert_eq!(zero.unwrap_err().key.as_deref(), Some("port_range"));
 }

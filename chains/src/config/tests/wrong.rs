@@ -48,7 +48,7 @@ fn unknown_keys_come_with_a_guess() {
     wrong(&format!("[limits]\nmtuu = 3\n{STAGE}"), 2, "in [limits]", "did you mean `mtu`?");
     wrong(&format!("[input]\nwrite = 3\n{STAGE}"), 2, "in [input]", "`read`, `inside` and `undecided`");
     wrong(&format!("[faults]\nlos = 0.1\n{STAGE}"), 2, "in [faults]", "did you mean `loss`?");
-    wrong(&format!("[output]\nfile = 'x'\n{STAGE}"), 2, "in [output]", "the keys here are `write`");
+    wrong(&format!("[output]\nfile = 'x'\n{STAGE}"), 2, "in [output]", "the only key here is `write`");
     wrong(&format!("[[crash]]\nnode = 3\n{STAGE}"), 2, "in [[crash]]", "`stage` and `packet`");
     wrong(
         &format!("input.read = [{{ sid = 'x' }}]\n{STAGE}"),
@@ -283,6 +283,33 @@ fn a_line_shows_the_part_that_is_wrong() {
 }
 
 #[test]
+fn options_of_the_command_line_are_named_as_they_were_typed() {
+    // Goal: errors point to what was typed. Method: wrong faults, crashes and captures; name, text and carets.
+    let fault = |text: &str| {
+        let mut document = Document::from_line("monitor").expect("a chain");
+        document.set_fault(text).and_then(|()| document.chain_of(KINDS)).expect_err(text)
+    };
+    let mut chain = line("monitor", &[]).expect("a chain");
+    let twice = chain.read_from(&["-", "outside:-"]).expect_err("twice");
+    let empty = chain.read_from(&["a", "inside:"]).expect_err("empty");
+    assert!(chain.input.sources.is_empty() && chain.read_from(&[""]).is_err());
+    let crash = chain.add_crash("nat@5").expect_err("no such stage");
+    for (error, head, help) in [
+        (fault("loss=1.1"), "--faults:1:6", "`loss = 0.011`"),
+        (fault("los=0.1"), "--faults:1:1", "did you mean `loss`?"),
+        (fault("loss"), "--faults:1:1", "`loss=0.01`"),
+        (crash, "--crash:1:1", "`monitor`"),
+        (twice, "--read:1:1", "keep one"),
+        (empty, "--read:1:1", "`inside:lan.pcap`"),
+    ] {
+        assert!(error.to_string().contains(&format!("--> {head}\n")), "{error}");
+        assert!(error.help.contains(help), "{error}");
+    }
+    chain.read_from(&["inside:a:b", "c"]).expect("possible");
+    assert_eq!(chain.input.sources[0], Source { side: Some(Side::Inside), file: "a:b".into() });
+}
+
+#[test]
 fn files_that_are_none_are_named() {
     // Goal: a wrong path is told from a wrong file. Method: missing, near miss, folder, binary and too long files.
     let folder = tempfile::tempdir().expect("a folder");
@@ -290,15 +317,26 @@ fn files_that_are_none_are_named() {
     let load = |name: &str| Document::load(path(name)).expect_err(name).to_string();
     std::fs::write(path("edge.toml"), "f = ").expect("written");
     std::fs::write(path("binary.toml"), [b'f', 0xff]).expect("written");
+    std::fs::write(path("lines.toml"), b"f = 1\n# \"\xff\"\nf").expect("written");
+    std::fs::write(path("nul.toml"), b"f\n=\0").expect("written");
     std::fs::write(path("long.toml"), vec![b' '; MAX_FILE as usize + 1]).expect("written");
     assert!(
         load("egde.toml").starts_with("no such chain file `") && load("egde.toml").contains("edge.toml`?")
     );
     assert!(load("nothing").contains("on one line"));
     assert!(load(".").contains("can't be read"));
-    assert!(load("binary.toml").contains("byte 1 is not UTF-8"));
+    assert!(load("binary.toml").contains("byte 1, in line 1, is not UTF-8"));
+    assert!(
+        load("lines.toml").contains("byte 9, in line 2, is not") && load("lines.toml").contains("toml:2:4")
+    );
+    assert!(load("nul.toml").contains("byte 3, in line 2, is NUL"));
     assert!(load("long.toml").contains("too long"));
     assert!(load("edge.toml").contains("edge.toml:1:"));
+    let help = |text: &str| open::<&str>(text, &[]).expect_err(text).help;
+    assert!(help("f=2 monitor").contains("`'monitor' --set f=2`"));
+    assert!(help("firewall monitor").contains("`firewall -> monitor`"));
+    assert!(help("f=2 -> monitor").contains("`--set f=2`"));
+    assert_eq!(line("monitor → big", &[]).expect("an arrow").stages.len(), 2);
     let error = open::<&str>(&path("gone.toml").to_string_lossy(), &[]).expect_err("missing");
     assert!(error.problem.starts_with("no such chain file") && error.place.is_none());
 }
