@@ -22,11 +22,10 @@ pub(super) fn used(
     inside: &Endpoint,
     idle: Nanos,
 ) -> TxnResult<Option<Endpoint>> {
-    let Some(external) = txn.peek(&state.by_inside, inside)?.map(|external| *external) else {
-        return Ok(None);
-    };
-    txn.refresh(&state.by_inside, inside, idle)?;
-    txn.refresh(&state.by_outside, &external, idle)?;
+    let Some((external, refreshed)) = txn.get_for(&state.by_inside, inside, idle)? else { return Ok(None) };
+    if refreshed {
+        txn.refresh(&state.by_outside, &external, idle)?;
+    }
     Ok(Some(external))
 }
 
