@@ -23,6 +23,8 @@ pub mod port;
 pub mod ring;
 pub mod state;
 pub mod stats;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod txn;
 pub mod wire;
 
