@@ -1,7 +1,7 @@
 //! Pannier's runtime: packets, transactional state and the ring protocol in which packets carry the state.
 //!
 //! The folders, bottom up; each uses lower ones only:
-//! - [`limits`], [`clock`], [`entropy`], [`stats`]: bounds, time and randomness as parameters, counters;
+//! - [`limits`], [`clock`], [`entropy`], [`stats`], [`mutant`]: bounds, time and randomness as parameters, counters;
 //! - [`wire`]: views of packet headers over bytes;
 //! - [`packet`]: frames with a unit behind them; [`dependency`]: vectors and *the* ordering rule;
 //! - [`mod@state`]: typed tables in partitions; [`port`]: where packets come from and go to;
@@ -16,6 +16,7 @@ pub mod clock;
 pub mod dependency;
 pub mod entropy;
 pub mod limits;
+pub mod mutant;
 pub mod nf;
 pub mod packet;
 pub mod piggyback;

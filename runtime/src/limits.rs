@@ -43,6 +43,8 @@ pub struct Limits {
     pub idle_acknowledge: u64,
     /// How often idle rows are looked for; each time in one partition.
     pub sweep_every: u64,
+    /// Bytes of state that one message to a replacement carries, about: whole partitions, at least one.
+    pub snapshot_bytes: usize,
 }
 
 impl Default for Limits {
@@ -55,6 +57,7 @@ impl Default for Limits {
             repair_after: 1_000_000,
             idle_acknowledge: 1_000_000,
             sweep_every: 1_000_000_000 / MAX_PARTITIONS as u64,
+            snapshot_bytes: 1 << 20,
         }
     }
 }

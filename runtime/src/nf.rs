@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 
+use crate::mutant::{self, Mutant};
 use crate::packet::{Direction, Packet};
 use crate::state::{AnyState, AnyTable, Layout, State};
 use crate::txn::{Txn, TxnResult};
@@ -21,12 +22,49 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Frame<'a> {
     packet: &'a mut Packet,
+    original: Option<&'a mut Original>,
+}
+
+/// A frame as it was before a transaction edited it, so that the transaction can run again.
+#[derive(Clone, Debug, Default)]
+pub struct Original {
+    frame: Packet,
+    edited: bool,
+}
+
+impl Original {
+    fn keep(&mut self, packet: &Packet) {
+        if !self.edited {
+            self.frame.clone_from(packet);
+            self.edited = true;
+        }
+    }
+
+    /// Gives `packet` the bytes that it had before it was edited.
+    pub fn restore(&mut self, packet: &mut Packet) {
+        if std::mem::take(&mut self.edited) && !mutant::is(Mutant::RetryUnrestored) {
+            std::mem::swap(&mut self.frame, packet);
+        }
+    }
 }
 
 impl<'a> Frame<'a> {
     /// The frame of `packet`.
     pub fn new(packet: &'a mut Packet) -> Self {
-        Frame { packet }
+        Frame { packet, original: None }
+    }
+
+    /// The frame of `packet`, which is kept in `original` before the first edit.
+    pub fn restorable(packet: &'a mut Packet, original: &'a mut Original) -> Self {
+        original.edited = false;
+        Frame { packet, original: Some(original) }
+    }
+
+    fn edit(&mut self) -> &mut Packet {
+        if let Some(original) = &mut self.original {
+            original.keep(self.packet);
+        }
+        self.packet
     }
 
     /// The bytes, from the Ethernet header on.
@@ -36,7 +74,7 @@ impl<'a> Frame<'a> {
 
     /// The bytes, to edit.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.packet.frame_mut()
+        self.edit().frame_mut()
     }
 
     /// Which way the frame passes the chain.
@@ -47,12 +85,12 @@ impl<'a> Frame<'a> {
     /// Makes the frame `count` bytes longer at its front (zeros), or shorter where `count` is negative. False and
     /// unchanged where there is no room.
     pub fn push_front(&mut self, count: isize) -> bool {
-        self.packet.push_front(count)
+        self.edit().push_front(count)
     }
 
     /// Cuts the frame to `len` bytes, or fills it up with zeros.
     pub fn resize(&mut self, len: usize) {
-        self.packet.resize(len);
+        self.edit().resize(len);
     }
 }
 

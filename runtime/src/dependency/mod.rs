@@ -14,6 +14,7 @@
 //! writes a second, far beyond what any link delays.
 
 use crate::limits::MAX_PARTITIONS;
+use crate::mutant::{self, Mutant};
 
 /// How many transactions have written a partition.
 pub type Version = u64;
@@ -110,6 +111,9 @@ pub fn shorten(version: Version) -> u32 {
 
 /// The version with the low half `short` that is nearest to `near`.
 pub fn lengthen(short: u32, near: Version) -> Version {
+    if mutant::is(Mutant::WrappingVersion) {
+        return Version::from(short);
+    }
     let distance = short.wrapping_sub(near as u32).cast_signed();
     near.saturating_add_signed(i64::from(distance))
 }

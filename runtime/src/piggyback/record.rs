@@ -7,6 +7,7 @@
 
 use crate::dependency::{PartitionSet, Vector, Version, lengthen, shorten};
 use crate::limits::MAX_PARTITIONS;
+use crate::mutant::{self, Mutant};
 
 const WRITTEN: u8 = 0x80;
 const HEADER: usize = 4;
@@ -201,7 +202,7 @@ impl Record {
     /// waits for the name waits for the record. One written partition says it for all, since a record is applied whole.
     pub fn encode_name(&self, out: &mut Vec<u8>) {
         let written = self.written.iter().next();
-        let mut seen = self.read;
+        let mut seen = if mutant::is(Mutant::HoldIgnoresReads) { PartitionSet::default() } else { self.read };
         written.into_iter().for_each(|partition| seen.insert(partition));
         self.head(seen.len(), 0, out);
         for partition in seen.iter() {

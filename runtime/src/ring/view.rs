@@ -4,6 +4,7 @@
 //! so it does no harm. Replacements join one at a time: a later one may then take a store from an earlier one, and no
 //! replica can run ahead of its predecessor in a group.
 
+use crate::mutant::{self, Mutant};
 use crate::ring::plan::Plan;
 
 /// A number that a node gets when it starts, never used twice.
@@ -51,6 +52,9 @@ impl View {
         let group: Vec<usize> = plan.group(stage).collect();
         let at = group.iter().position(|&member| member == node)?;
         let live = |member: &&usize| self.members[**member].standing == Standing::Up;
+        if at == 0 && mutant::is(Mutant::TailIsSource) {
+            return group.iter().rev().find(live).copied();
+        }
         group[..at].iter().rev().find(live).or_else(|| group[at + 1..].iter().find(live)).copied()
     }
 }

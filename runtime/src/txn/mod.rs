@@ -15,6 +15,7 @@ use zerocopy::IntoBytes;
 
 use crate::clock::Nanos;
 use crate::entropy::Entropy;
+use crate::mutant::{self, Mutant};
 use crate::packet::{Direction, Packet, Pool};
 use crate::state::{AnyState, AnyTable, Change, NEVER, Place, Plain, Table};
 use crate::wire::Malformed;
@@ -30,6 +31,8 @@ pub struct Abort {
 impl Abort {
     /// The table takes no new keys.
     pub const TABLE_FULL: Abort = Abort { reason: "table_full" };
+    /// Another transaction has what this one asked for: it is undone and runs again, from the frame's original bytes.
+    pub const CONFLICT: Abort = Abort { reason: "conflict" };
     /// The transaction wrote more than a unit can carry on a link of this MTU.
     pub const TOO_LARGE: Abort = Abort { reason: "transaction_too_large" };
 }
@@ -73,8 +76,11 @@ pub struct Workspace {
     pub emitted: Vec<Packet>,
     /// Bytes of delta that one transaction may write.
     pub delta_limit: usize,
-    /// The running transaction wrote more than that: it can't be kept, whatever its network function says.
-    overflowed: bool,
+    /// Why the running transaction can't be kept, whatever its network function says.
+    failed: Option<Abort>,
+    /// Conflicts from a seed, in place of those with other shards.
+    #[cfg(feature = "testing")]
+    pub conflicts: Option<(Entropy, f64)>,
 }
 
 /// Where a transaction began, to undo all of it.
@@ -93,28 +99,53 @@ impl Workspace {
             entropy,
             emitted: Vec::new(),
             delta_limit,
-            overflowed: false,
+            failed: None,
+            #[cfg(feature = "testing")]
+            conflicts: None,
         }
     }
 
     /// Notes where the next transaction begins.
     pub fn begin(&mut self) -> Beginning {
-        self.overflowed = false;
+        self.failed = None;
         Beginning { writes: self.writes.begin(), entropy: self.entropy, emitted: self.emitted.len() }
     }
 
-    /// What a transaction came to: what its network function says, unless it ignored that it wrote too much.
+    /// What a transaction came to: what its network function says, unless it ignored that it can't be kept.
     ///
     /// # Errors
-    /// [`Abort::TOO_LARGE`].
+    /// [`Abort::TOO_LARGE`], [`Abort::CONFLICT`].
     pub fn conclude<T>(&self, said: TxnResult<T>) -> TxnResult<T> {
-        if self.overflowed { Err(Abort::TOO_LARGE) } else { said }
+        self.failed.map_or(said, Err)
+    }
+
+    /// Whether transactions may have to run again.
+    pub fn may_conflict(&self) -> bool {
+        #[cfg(feature = "testing")]
+        return self.conflicts.is_some();
+        #[cfg(not(feature = "testing"))]
+        false
+    }
+
+    /// Claims a partition for the running transaction. A shard that is alone is never refused.
+    fn claim(&mut self, _partition: usize) -> TxnResult<()> {
+        #[cfg(feature = "testing")]
+        if let Some((entropy, chance)) = &mut self.conflicts
+            && (self.failed == Some(Abort::CONFLICT) || entropy.chance(*chance))
+        {
+            self.failed = Some(Abort::CONFLICT);
+            return Err(Abort::CONFLICT);
+        }
+        Ok(())
     }
 
     /// Undoes a transaction without trace.
     pub fn abort(&mut self, beginning: &Beginning, pool: &mut Pool) {
+        self.failed = None;
         self.writes.rollback(&beginning.writes);
-        self.entropy = beginning.entropy;
+        if !mutant::is(Mutant::AbortKeepsRandom) {
+            self.entropy = beginning.entropy;
+        }
         self.emitted.drain(beginning.emitted..).for_each(|packet| pool.give(packet));
     }
 
@@ -170,8 +201,13 @@ impl<'a> Txn<'a> {
         self.work.entropy.below(bound)
     }
 
-    fn read<'s, K: Plain + Eq, V: Plain>(&mut self, table: &'s Table<K, V>, key: &K) -> Seen<'s, V> {
+    fn read<'s, K: Plain + Eq, V: Plain>(
+        &mut self,
+        table: &'s Table<K, V>,
+        key: &K,
+    ) -> TxnResult<Seen<'s, V>> {
         let place = table.place(key);
+        self.work.claim(place.partition)?;
         self.work.writes.note_read(place.partition);
         let (row, stored) = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
             Some(Found::Deleted) => (None, None),
@@ -183,18 +219,18 @@ impl<'a> Txn<'a> {
                 (row, Some(row.is_some()))
             }
         };
-        Seen { place, stored, row: row.filter(|(_, expires)| *expires > self.now) }
+        Ok(Seen { place, stored, row: row.filter(|(_, expires)| *expires > self.now) })
     }
 
     /// The value of a key, and its use: in a table with an idle timeout the row's time starts again. The row is
     /// rewritten for that only when more than an eighth of the timeout has gone, so that busy flows write nothing.
     ///
     /// # Errors
-    /// [`Abort::TOO_LARGE`] where rewriting the row does not fit.
+    /// [`Abort::TOO_LARGE`] where rewriting the row does not fit, [`Abort::CONFLICT`].
     pub fn get<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> TxnResult<Option<V>> {
         match table.idle() {
             Some(idle) => Ok(self.get_for(table, key, idle)?.map(|(value, _)| value)),
-            None => Ok(self.read(table, key).row.map(|(value, _)| *value)),
+            None => Ok(self.read(table, key)?.row.map(|(value, _)| *value)),
         }
     }
 
@@ -209,7 +245,7 @@ impl<'a> Txn<'a> {
         key: &K,
         idle: Nanos,
     ) -> TxnResult<Option<(V, bool)>> {
-        let seen = self.read(table, key);
+        let seen = self.read(table, key)?;
         let Some((value, expires)) = seen.row else { return Ok(None) };
         let value = *value;
         let refreshed = expires < self.now.saturating_add(idle - idle / 8);
@@ -222,19 +258,20 @@ impl<'a> Txn<'a> {
     /// The value of a key, without using it: its idle timeout goes on.
     ///
     /// # Errors
-    /// None today; the result leaves room for conflicts between shards.
+    /// [`Abort::CONFLICT`].
     pub fn peek<'s, K: Plain + Eq, V: Plain>(
         &mut self,
         table: &'s Table<K, V>,
         key: &K,
     ) -> TxnResult<Option<Peek<'s, V>>> {
-        Ok(self.read(table, key).row.map(|(value, _)| value))
+        Ok(self.read(table, key)?.row.map(|(value, _)| value))
     }
 
     /// Writes a row; in a table with an idle timeout its time starts now.
     ///
     /// # Errors
-    /// [`Abort::TABLE_FULL`] for a new key in a full table (expired rows make room), [`Abort::TOO_LARGE`].
+    /// [`Abort::TABLE_FULL`] for a new key in a full table (expired rows make room), [`Abort::TOO_LARGE`],
+    /// [`Abort::CONFLICT`].
     pub fn put<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: K, value: V) -> TxnResult<()> {
         let expires = table.idle().map_or(NEVER, |idle| self.now.saturating_add(idle));
         self.write(table, table.place(&key), None, &key, Some(&value), expires)
@@ -278,7 +315,7 @@ impl<'a> Txn<'a> {
         key: K,
         change: impl FnOnce(Option<V>) -> V,
     ) -> TxnResult<V> {
-        let seen = self.read(table, &key);
+        let seen = self.read(table, &key)?;
         let value = change(seen.row.map(|(value, _)| *value));
         let expires = table.idle().map_or(NEVER, |idle| self.now.saturating_add(idle));
         self.write(table, seen.place, seen.stored, &key, Some(&value), expires)?;
@@ -288,9 +325,9 @@ impl<'a> Txn<'a> {
     /// Deletes a row, and says whether a live one was there.
     ///
     /// # Errors
-    /// [`Abort::TOO_LARGE`].
+    /// [`Abort::TOO_LARGE`], [`Abort::CONFLICT`].
     pub fn delete<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> TxnResult<bool> {
-        let seen = self.read(table, key);
+        let seen = self.read(table, key)?;
         let live = seen.row.is_some();
         if live || seen.stored == Some(true) {
             self.write::<K, V>(table, seen.place, seen.stored, key, None, NEVER)?;
@@ -313,6 +350,7 @@ impl<'a> Txn<'a> {
     /// # Errors
     /// [`Abort::TOO_LARGE`] never hides rows for good: what did not fit goes with the next sweep.
     pub fn remove_idle(&mut self, state: &dyn AnyState, partition: usize) -> TxnResult<()> {
+        self.work.claim(partition)?;
         let (writes, ceiling) = (&mut self.work.writes, self.ceiling);
         for table in state.iter() {
             table.visit_expired(partition, self.now, crate::limits::SWEEP_ROWS, &mut |key| {
@@ -348,6 +386,7 @@ impl<'a> Txn<'a> {
         value: Option<&V>,
         expires: Nanos,
     ) -> TxnResult<()> {
+        self.work.claim(place.partition)?;
         let (present, stored) = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
             Some(found) => (found != Found::Deleted, true), // the entry knows what is stored
             None => {
@@ -362,7 +401,7 @@ impl<'a> Txn<'a> {
         let change = Change { table: number, key: key.as_bytes(), value, expires };
         self.work.writes.write(&change, place, size_of::<V>(), stored);
         if self.work.writes.delta_bytes() > self.ceiling {
-            self.work.overflowed = true;
+            self.work.failed = Some(Abort::TOO_LARGE);
             return Err(Abort::TOO_LARGE);
         }
         Ok(())
@@ -385,8 +424,10 @@ impl<'a> Txn<'a> {
             (0..table.partitions()).for_each(|partition| self.work.writes.note_read(partition));
             return Err(Abort::TABLE_FULL);
         };
-        let change = Change { table: number(table), key: old.as_bytes(), value: None, expires: NEVER };
-        self.work.writes.write(&change, table.place(&old), size_of::<V>(), true);
+        let (place, number) = (table.place(&old), number(table));
+        self.work.claim(place.partition)?;
+        let change = Change { table: number, key: old.as_bytes(), value: None, expires: NEVER };
+        self.work.writes.write(&change, place, size_of::<V>(), true);
         Ok(())
     }
 }

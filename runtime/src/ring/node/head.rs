@@ -2,11 +2,12 @@
 
 use super::{Node, Output, sign};
 use crate::entropy::Entropy;
-use crate::nf::{Frame, Verdict};
+use crate::mutant::{self, Mutant};
+use crate::nf::{Frame, Original, Verdict};
 use crate::packet::{Direction, Kind, Packet, Pool};
 use crate::piggyback::{UnitBuilder, UnitView};
 use crate::ring::recorder::Origin;
-use crate::txn::{Txn, Workspace};
+use crate::txn::{Abort, Beginning, Txn, TxnResult, Workspace};
 
 /// The unit that is open: transactions that will be committed together, and the frames that wait for it.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub(super) struct Open {
     /// Records that came with the frames, and at the commit the head's own.
     unit: UnitBuilder,
     work: Workspace,
+    /// The frame of the running transaction before its edits.
+    original: Original,
     transactions: usize,
     frames: Vec<Packet>,
     /// The unit's bytes and those of its name, while it is sent.
@@ -27,6 +30,7 @@ impl Open {
         Open {
             unit: UnitBuilder::default(),
             work,
+            original: Original::default(),
             transactions: 0,
             frames: Vec::new(),
             whole: Vec::new(),
@@ -71,15 +75,13 @@ impl Node {
     /// Runs the network function on a frame. What it drops or aborts ends here; the open unit stays.
     fn transact(&mut self, mut packet: Packet, out: &mut Output) {
         self.advance(packet.meta.time);
+        let beginning = self.open.work.begin();
+        let verdict = self.attempt(&mut packet, &beginning, &mut out.pool);
         let open = &mut self.open;
-        let store = self.stores[self.index].as_ref().expect("a head that is up holds its stage's store");
-        let beginning = open.work.begin();
-        let mut txn = Txn::new(&mut open.work, &mut out.pool, self.time);
-        let verdict = self.nfs[self.index].run(&mut Frame::new(&mut packet), &*store.state, &mut txn);
         open.transactions += 1;
         self.stats.processed += 1;
         open.work.emitted_since(&beginning).for_each(|emitted| emitted.meta.flow = packet.meta.flow);
-        let reason = match open.work.conclude(verdict) {
+        let reason = match verdict {
             Ok(Verdict::Forward) => {
                 self.stats.forwarded += 1;
                 open.work.keep();
@@ -87,6 +89,9 @@ impl Node {
             }
             Ok(Verdict::Drop(reason)) => {
                 open.work.keep();
+                if mutant::is(Mutant::DropLosesUnit) {
+                    open.unit.clear();
+                }
                 reason
             }
             Err(abort) => {
@@ -96,6 +101,27 @@ impl Node {
         };
         self.stats.drops.count(reason);
         out.pool.give(packet);
+    }
+
+    /// Runs the network function until no conflict is in its way; each attempt begins with the frame's original bytes.
+    fn attempt(&mut self, packet: &mut Packet, beginning: &Beginning, pool: &mut Pool) -> TxnResult<Verdict> {
+        let open = &mut self.open;
+        let store = self.stores[self.index].as_ref().expect("a head that is up holds its stage's store");
+        loop {
+            let mut frame = match open.work.may_conflict() {
+                true => Frame::restorable(packet, &mut open.original),
+                false => Frame::new(packet),
+            };
+            let mut txn = Txn::new(&mut open.work, pool, self.time);
+            let said = self.nfs[self.index].run(&mut frame, &*store.state, &mut txn);
+            match open.work.conclude(said) {
+                Err(Abort::CONFLICT) => {
+                    open.work.abort(beginning, pool);
+                    open.original.restore(packet);
+                }
+                said => return said,
+            }
+        }
     }
 
     /// Removes idle rows of one partition: a transaction whose unit travels without a packet.
@@ -114,6 +140,10 @@ impl Node {
             Err(_) => self.open.work.abort(&beginning, &mut out.pool),
         }
         self.open.transactions += 1;
+        if mutant::is(Mutant::LostTimer) {
+            self.commit();
+            self.open.unit.clear();
+        }
         self.close(out);
     }
 
@@ -146,7 +176,8 @@ impl Node {
         if !read.union(written).is_empty() {
             let store = self.stores[self.index].as_mut().expect("a head that is up holds its stage's store");
             let record = open.unit.add(self.index as u8);
-            for partition in read.union(written).iter() {
+            let seen = if mutant::is(Mutant::ElidedReads) { written } else { read.union(written) };
+            for partition in seen.iter() {
                 record.note(partition, store.versions[partition], written.contains(partition));
             }
             if !written.is_empty() {
@@ -174,7 +205,11 @@ impl Node {
         }
         let mut carries = carried;
         for mut packet in frames.drain(..) {
-            let ride = if carries { &self.open.whole } else { &self.open.name };
+            let ride = match carries {
+                true => &self.open.whole[..],
+                false if mutant::is(Mutant::NamelessBurst) => &[],
+                false => &self.open.name,
+            };
             if self.can_carry(&packet, ride.len()) {
                 packet.set_unit(ride);
                 self.stats.unit_bytes += ride.len() as u64;
@@ -211,7 +246,11 @@ impl Node {
 
     /// Lets a frame leave when the unit that was just closed is committed: at once where there is none.
     fn hold(&mut self, mut packet: Packet, out: &mut Output) {
-        if self.open.name.is_empty() && !self.hold.blocks(&packet) {
+        let lets_go = match packet.meta.direction {
+            Direction::Outbound => mutant::is(Mutant::NoReleaseWait) && self.index == self.plan.last(),
+            Direction::Inbound => mutant::is(Mutant::NoBackwardWait),
+        };
+        if (self.open.name.is_empty() || lets_go) && !self.hold.blocks(&packet) {
             self.depart(packet, out);
         } else {
             packet.set_unit(&self.open.name);

@@ -5,8 +5,9 @@ use super::{Node, Output, sign};
 use crate::clock::Nanos;
 use crate::dependency::{PartitionSet, Vector};
 use crate::limits::REPAIR_UNITS;
+use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
-use crate::piggyback::{Damage, UnitView};
+use crate::piggyback::{Damage, UnitView, select};
 use crate::ring::control::{self, Reader};
 use crate::ring::plan::Plan;
 use crate::ring::store::Store;
@@ -155,7 +156,7 @@ impl Node {
         let (Some(all), Some(addressee)) = (body.u8(), body.u64()) else {
             return Err(Damage::Record.reason());
         };
-        if addressee != self.incarnation {
+        if addressee != self.incarnation && !mutant::is(Mutant::AnyAddressee) {
             return Err("fenced");
         }
         self.hear_stores(body).map_err(Damage::reason)?;
@@ -172,6 +173,7 @@ impl Node {
             for partition in told.iter() {
                 let applied = body.u64().ok_or(Damage::Record)?;
                 let commit = body.u64().ok_or(Damage::Record)?;
+                let commit = if mutant::is(Mutant::CommitIsApplied) { applied } else { commit };
                 self.link.applied[stage].raise(partition, applied);
                 if let Some(store) = store.as_mut() {
                     self.link.committed_news |= store.learn_commit(partition, commit);
@@ -206,7 +208,7 @@ impl Node {
         let (now, after) = (self.now.timer, self.plan.limits.repair_after);
         let at_once = self.link.reconnected && self.link.heard_all;
         let due = at_once || now >= self.link.next_repair;
-        if self.retained.is_empty() || !self.link.heard || !due {
+        if self.retained.is_empty() || !self.link.heard || !due || mutant::is(Mutant::NoRepair) {
             return;
         }
         let before = if at_once { Nanos::MAX } else { now.saturating_sub(after) };
@@ -225,9 +227,20 @@ impl Node {
         self.retained.resend(REPAIR_UNITS, before, now, lacks, |unit| {
             stats.units_repaired += 1;
             stats.unit_bytes += unit.len() as u64;
-            let mut packet = unit_alone(unit, pool);
-            sign(&mut packet, index, incarnation);
-            forward.push(packet);
+            let mut send = |unit: &[u8]| {
+                let mut packet = unit_alone(unit, pool);
+                sign(&mut packet, index, incarnation);
+                forward.push(packet);
+            };
+            if mutant::is(Mutant::SingleRecordRepair) {
+                let mut single = Vec::new();
+                for record in UnitView::trusted(unit).records() {
+                    select(unit, |other| *other == record, &mut single);
+                    send(&single);
+                }
+            } else {
+                send(unit);
+            }
         });
         let sent = self.stats.units_repaired > repaired_before;
         // What brings nothing is done more and more rarely: on a crowded link it would only crowd it more.

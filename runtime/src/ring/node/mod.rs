@@ -5,8 +5,9 @@
 //! - `replica`: takes units over from the predecessor, all records or none;
 //! - `head`: runs the network function as a transaction, commits, and lets the unit ride;
 //! - `link`: acknowledges to the predecessor, learns from the successor, repairs, releases what waited;
-//! - `recover`: adopts views, fences, gives state away and takes it over.
+//! - `recover`: adopts views, fences, takes state over; `copy`: gives it away.
 
+mod copy;
 mod head;
 mod link;
 mod recover;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use crate::clock::{Nanos, Now};
 use crate::entropy::Entropy;
+use crate::mutant::{self, Mutant};
 use crate::nf::AnyNf;
 use crate::packet::{Direction, Kind, Packet, Pool};
 use crate::ring::hold::Hold;
@@ -26,8 +28,9 @@ use crate::ring::recorder::{Origin, Recorder, Silent};
 use crate::ring::retained::Retained;
 use crate::ring::store::Store;
 use crate::ring::view::{Incarnation, Standing, View};
-use crate::state::NEVER;
+use crate::state::{Layout, NEVER};
 use crate::stats::NodeStats;
+use copy::Copy;
 use head::Open;
 use link::Link;
 use recover::Life;
@@ -70,6 +73,7 @@ pub struct Node {
     retained: Retained,
     link: Link,
     life: Life,
+    copy: Option<Copy>,
     now: Now,
     /// The transactions' clock: the latest packet's arrival.
     time: Nanos,
@@ -89,7 +93,8 @@ impl Node {
         let incarnation = view.members[index].incarnation;
         let mut stores: Vec<Option<Store>> = (0..plan.stages()).map(|_| None).collect();
         for stage in plan.held_by(index) {
-            stores[stage] = Some(Store::new(nfs[stage].new_state(&plan.layout), plan.tail(stage) == index));
+            stores[stage] =
+                Some(Store::new(nfs[stage].new_state(&layout(&plan, index)), plan.tail(stage) == index));
         }
         let entropy = Entropy::stream(plan.seed, (index as u64) << 32 | incarnation);
         Node {
@@ -106,6 +111,7 @@ impl Node {
             retained: Retained::default(),
             link: Link::new(&plan),
             life: Life::Up,
+            copy: None,
             now: Now::default(),
             time: 0,
             next_sweep: 0,
@@ -148,6 +154,7 @@ impl Node {
         self.close(out); // commit what is open: one unit
         self.release(out); // what waited for its commit
         self.acknowledge(out); // tell the predecessor what is applied and committed
+        self.copy_on(out); // a part of what a replacement has asked for
     }
 
     /// One frame or unit: first its unit is applied here, then the network function runs.
@@ -177,6 +184,7 @@ impl Node {
         self.sweep(out);
         self.repair(out);
         self.acknowledge(out);
+        self.copy_on(out);
     }
 
     /// Whether packets may be admitted: no bound of this node is reached.
@@ -241,7 +249,9 @@ impl Node {
     fn is_fenced(&self, packet: &Packet) -> bool {
         let predecessor = self.plan.predecessor(self.index);
         let carries_unit = packet.meta.kind == Kind::Unit || !packet.unit().is_empty();
-        carries_unit && !self.view.accepts(predecessor, packet.meta.incarnation)
+        carries_unit
+            && !mutant::is(Mutant::NoFence)
+            && !self.view.accepts(predecessor, packet.meta.incarnation)
     }
 
     fn refuse(&mut self, packet: Packet, reason: &'static str, out: &mut Output) {
@@ -274,6 +284,12 @@ impl Node {
     fn standing(&self) -> Standing {
         self.view.members[self.index].standing
     }
+}
+
+/// How the stores of a node are cut: as the plan says.
+fn layout(plan: &Plan, index: usize) -> Layout {
+    let differs = if mutant::is(Mutant::DifferingHash) { index as u64 } else { 0 };
+    Layout { hash_seed: plan.layout.hash_seed ^ differs, ..plan.layout }
 }
 
 /// Notes who sends a packet.

@@ -1,12 +1,13 @@
-//! Views, the fence, and the way of state to a replacement.
+//! Views, the fence, and how a replacement takes state over.
 
-use super::{Node, Output, sign};
+use super::copy::Part;
+use super::{Node, Output, layout, sign};
 use crate::clock::Nanos;
-use crate::dependency::Vector;
-use crate::limits::MAX_PARTITIONS;
+use crate::dependency::PartitionSet;
+use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
-use crate::piggyback::{Damage, RecordView, UnitView, select};
-use crate::ring::control::{self, Reader};
+use crate::piggyback::Damage;
+use crate::ring::control;
 use crate::ring::retained::Retained;
 use crate::ring::store::Store;
 use crate::ring::view::{Standing, View};
@@ -30,7 +31,19 @@ pub(super) struct Joining {
     view: u64,
     /// What is asked of whom: each stage with its source, as long as the source has not answered.
     pending: Vec<(usize, usize)>,
+    /// What has come of the answers.
+    parts: Vec<Packet>,
+    /// Which time it is that the sources are asked: parts of earlier answers count no more.
+    attempt: u64,
     asked: Nanos,
+}
+
+impl Joining {
+    /// The parts that have come from `source`.
+    fn of(&self, source: usize) -> impl Iterator<Item = Part<'_>> {
+        let from = self.parts.iter().filter(move |part| usize::from(part.meta.sender) == source);
+        from.filter_map(|part| Part::open(part).ok())
+    }
 }
 
 impl Node {
@@ -38,7 +51,8 @@ impl Node {
     /// discarded *before* any state is given away: a late unit must not be applied next to a version that the
     /// replacement gives out anew.
     pub fn adopt(&mut self, view: &View, out: &mut Output) {
-        if view.number <= self.view.number {
+        let skipped = mutant::is(Mutant::SkippedView) && (view.number + self.index as u64).is_multiple_of(3);
+        if view.number <= self.view.number || skipped {
             return;
         }
         let me = view.members[self.index];
@@ -52,9 +66,11 @@ impl Node {
         }
         self.link.tell_all |= self.view.members[before] != view.members[before];
         self.view = view.clone();
+        self.end_copy();
         for _ in 0..self.waiting.len() {
             let Some(packet) = self.waiting.pop_front() else { break };
-            if self.view.accepts(before, packet.meta.incarnation) {
+            let keeps = mutant::is(Mutant::NoFence) || mutant::is(Mutant::LateFence);
+            if keeps || self.view.accepts(before, packet.meta.incarnation) {
                 self.waiting.push_back(packet);
             } else {
                 self.refuse(packet, "fenced", out);
@@ -69,6 +85,7 @@ impl Node {
     /// versions that the other gives out anew.
     fn retire(&mut self, out: &mut Output) {
         self.life = Life::Retired;
+        self.copy = None;
         self.stores.fill_with(|| None);
         self.retained = Retained::default();
         let held = std::mem::take(&mut self.hold).into_packets();
@@ -87,7 +104,8 @@ impl Node {
         }
         self.stores.fill_with(|| None);
         self.retained = Retained::default();
-        self.life = Life::Joining(Joining { view: self.view.number, pending, asked: self.now.timer });
+        let (view, asked) = (self.view.number, self.now.timer);
+        self.life = Life::Joining(Joining { view, pending, parts: Vec::new(), attempt: 0, asked });
         self.ask(out);
         self.count_in(out);
     }
@@ -96,11 +114,13 @@ impl Node {
     fn ask(&mut self, out: &mut Output) {
         let Life::Joining(joining) = &mut self.life else { return };
         joining.asked = self.now.timer;
+        joining.attempt += 1;
+        joining.parts.drain(..).for_each(|part| out.pool.give(part));
         for (at, &(_, source)) in joining.pending.iter().enumerate() {
             if joining.pending[..at].iter().any(|&(_, earlier)| earlier == source) {
                 continue;
             }
-            let mut body = joining.view.to_le_bytes().to_vec();
+            let mut body = [joining.view.to_le_bytes(), joining.attempt.to_le_bytes()].concat();
             body.extend(joining.pending.iter().filter(|p| p.1 == source).map(|&(stage, _)| stage as u8));
             let mut packet = out.pool.take();
             control::seal(&mut packet, Kind::Fetch, &body);
@@ -118,114 +138,75 @@ impl Node {
         }
     }
 
-    /// A replacement asks for stores.
-    pub(super) fn fetched(&mut self, packet: Packet, out: &mut Output) {
-        match self.answer(&packet, out) {
-            Ok(Some(body)) => {
-                let mut answer = out.pool.take();
-                control::seal(&mut answer, Kind::Snapshot, &body);
-                sign(&mut answer, self.index, self.incarnation);
-                out.control.push((usize::from(packet.meta.sender), answer));
-            }
-            Ok(None) => self.stats.refused.count("fetch_too_early"),
-            Err(damage) => self.stats.refused.count(damage.reason()),
-        }
-        out.pool.give(packet);
-    }
-
-    /// The stores asked for, all at this one moment, with the units retained for them. `None` where this node has not
-    /// adopted the view in which the replacement joins, or has no state itself.
-    fn answer(&mut self, packet: &Packet, out: &mut Output) -> Result<Option<Vec<u8>>, Damage> {
-        let mut body = control::open(packet, Kind::Fetch)?;
-        let view = body.u64().ok_or(Damage::Record)?;
-        let requester = usize::from(packet.meta.sender);
-        if view > self.view.number || !self.is_up() || !self.view.accepts(requester, packet.meta.incarnation)
-        {
-            return Ok(None);
-        }
-        self.close(out); // nothing half done
-        let mut answer = view.to_le_bytes().to_vec();
-        let mut stages = Vec::new();
-        while let Some(stage) = body.u8() {
-            let store = self.store(usize::from(stage)).ok_or(Damage::ForeignStage)?;
-            answer.push(stage);
-            put_store(store, self.plan.layout.partitions, &mut answer);
-            stages.push(stage);
-        }
-        answer.push(u8::MAX);
-        let mut part = Vec::new();
-        for unit in self.retained.units() {
-            select(unit, |record| self.goes_along(record.stage, &stages, requester), &mut part);
-            let asked_for = |record: RecordView<'_>| record.writes() && stages.contains(&record.stage);
-            if UnitView::trusted(&part).records().any(asked_for) {
-                answer.extend_from_slice(&(part.len() as u32).to_le_bytes());
-                answer.extend_from_slice(&part);
-            }
-        }
-        Ok(Some(answer))
-    }
-
-    /// Whether the record of a retained unit goes to a replacement: of the stages asked for, and of those that stand
-    /// ahead at the replacement, wherever it takes them from. A unit must stay whole: in parts it could be applied in
-    /// part, and another failure would leave an effect without what it came from.
-    fn goes_along(&self, stage: u8, asked_for: &[u8], requester: usize) -> bool {
-        let behind_head = |node: usize| (node + self.plan.nodes() - usize::from(stage)) % self.plan.nodes();
-        self.plan.tail(usize::from(stage)) != requester
-            && (asked_for.contains(&stage) || behind_head(requester) < behind_head(self.index))
-    }
-
-    /// A source's answer: its stores become this node's.
+    /// A part of a source's answer. Once all of its parts are here, its stores become this node's.
     pub(super) fn install(&mut self, packet: Packet, out: &mut Output) {
-        let source = usize::from(packet.meta.sender);
-        let expected = match &self.life {
-            Life::Joining(joining) => joining.pending.iter().any(|&(_, from)| from == source),
-            _ => false,
-        };
-        let taken = if expected && self.view.accepts(source, packet.meta.incarnation) {
-            self.take_over(&packet, source)
-        } else {
-            Ok(false)
-        };
-        match taken {
+        match self.take_part(packet, out) {
             Ok(true) => self.count_in(out),
-            Ok(false) => self.stats.refused.count("unexpected_snapshot"),
-            Err(damage) => self.stats.refused.count(damage.reason()),
+            Ok(false) => {}
+            Err(reason) => self.stats.refused.count(reason),
         }
-        out.pool.give(packet);
     }
 
-    /// Installs a source's answer, whole or not at all. False where it answers a question of an older view.
-    fn take_over(&mut self, packet: &Packet, source: usize) -> Result<bool, Damage> {
-        let mut body = control::open(packet, Kind::Snapshot)?;
-        let view = body.u64().ok_or(Damage::Record)?;
-        let Life::Joining(joining) = &mut self.life else { return Ok(false) };
-        if joining.view != view {
+    /// Keeps a part, and takes the source's stores over if it was the last that was missing.
+    fn take_part(&mut self, packet: Packet, out: &mut Output) -> Result<bool, &'static str> {
+        let source = usize::from(packet.meta.sender);
+        let part = Part::open(&packet).map_err(Damage::reason)?;
+        let accepted = self.view.accepts(source, packet.meta.incarnation);
+        let Life::Joining(joining) = &mut self.life else { return Err("unexpected_snapshot") };
+        let is_new = !joining.of(source).any(|other| other.number == part.number);
+        let expected = joining.pending.iter().any(|&(_, from)| from == source) && is_new && accepted;
+        if !expected || part.question != [joining.view, joining.attempt] {
+            return Err("unexpected_snapshot");
+        }
+        joining.asked = self.now.timer;
+        joining.parts.push(packet);
+        let last = joining.of(source).find(|part| part.is_last).map(|part| part.number);
+        if last.is_none_or(|last| (joining.of(source).count() as u64) <= u64::from(last)) {
             return Ok(false);
         }
-        let mut stores = Vec::new();
-        loop {
-            match body.u8().ok_or(Damage::Record)? {
-                u8::MAX => break,
-                stage => {
-                    let nf = self.nfs.get(usize::from(stage)).ok_or(Damage::ForeignStage)?;
-                    let is_tail = self.plan.tail(usize::from(stage)) == self.index;
-                    let mut store = Store::new(nf.new_state(&self.plan.layout), is_tail);
-                    take_store(&mut store, self.plan.layout.partitions, &mut body)?;
-                    stores.push((usize::from(stage), store));
-                }
+        let taken = self.take_over(source);
+        let Life::Joining(joining) = &mut self.life else { return Ok(false) };
+        let done = joining.parts.extract_if(.., |part| usize::from(part.meta.sender) == source);
+        done.for_each(|part| out.pool.give(part));
+        taken.map(|()| true).map_err(Damage::reason)
+    }
+
+    /// Installs a source's answer, whole or not at all: all rows, then what changed while they were copied.
+    fn take_over(&mut self, source: usize) -> Result<(), Damage> {
+        let Life::Joining(joining) = &mut self.life else { return Ok(()) };
+        let layout = layout(&self.plan, self.index);
+        let all = PartitionSet::first(layout.partitions);
+        let mut stores: Vec<Option<Store>> = self.stores.iter().map(|_| None).collect();
+        let mut units = Vec::new();
+        let mut parts: Vec<Part<'_>> = joining.of(source).collect();
+        parts.sort_by_key(|part| part.number);
+        for mut part in parts {
+            while let Some((stage, delta)) = part.delta()? {
+                let nf = self.nfs.get(stage).ok_or(Damage::ForeignStage)?;
+                let is_tail = self.plan.tail(stage) == self.index;
+                let store = stores[stage].get_or_insert_with(|| Store::new(nf.new_state(&layout), is_tail));
+                delta::check(&*store.state, delta, all).map_err(|_| Damage::Delta)?;
+                delta::apply(&mut *store.state, delta);
+            }
+            if !part.is_last {
+                continue;
+            }
+            while let Some((stage, [applied, commit])) = part.vectors(layout.partitions)? {
+                let nf = self.nfs.get(stage).ok_or(Damage::ForeignStage)?;
+                let is_tail = self.plan.tail(stage) == self.index;
+                let store = stores[stage].get_or_insert_with(|| Store::new(nf.new_state(&layout), is_tail));
+                store.install(applied, commit);
+            }
+            while let Some(unit) = part.unit()? {
+                units.push(unit);
             }
         }
-        let mut units = Vec::new();
-        while !body.is_empty() {
-            let len = body.u32().ok_or(Damage::Record)?;
-            let unit = body.bytes(len as usize).ok_or(Damage::Record)?;
-            UnitView::parse(unit)?;
-            units.push(unit);
-        }
-        joining.pending.retain(|&(_, from)| from != source);
-        stores.into_iter().for_each(|(stage, store)| self.stores[stage] = Some(store));
         units.into_iter().for_each(|unit| self.retained.push(unit, 0));
-        Ok(true)
+        joining.pending.retain(|&(_, from)| from != source);
+        for (stage, store) in stores.into_iter().enumerate().filter(|(_, store)| store.is_some()) {
+            self.stores[stage] = store;
+        }
+        Ok(())
     }
 
     /// Once every store is here the node is up: it tells its predecessor all, and repairs as soon as its successor
@@ -240,36 +221,4 @@ impl Node {
             out.caught_up = true;
         }
     }
-}
-
-/// `versions commits rows_bytes(8, LE) delta`: the vectors as 64-bit numbers, every row as a change.
-fn put_store(store: &Store, partitions: usize, out: &mut Vec<u8>) {
-    for vector in [&store.versions, &store.commit] {
-        vector.0[..partitions].iter().for_each(|version| out.extend_from_slice(&version.to_le_bytes()));
-    }
-    let at = out.len();
-    out.extend_from_slice(&[0; 8]);
-    for table in store.state.iter() {
-        for partition in 0..partitions {
-            table.visit(partition, &mut |row| delta::put_change(out, &row));
-        }
-    }
-    let bytes = (out.len() - at - 8) as u64;
-    out[at..at + 8].copy_from_slice(&bytes.to_le_bytes());
-}
-
-fn take_store(store: &mut Store, partitions: usize, body: &mut Reader<'_>) -> Result<(), Damage> {
-    let mut vectors = [Vector([0; MAX_PARTITIONS]); 2];
-    for vector in &mut vectors {
-        for partition in 0..partitions {
-            vector.0[partition] = body.u64().ok_or(Damage::Record)?;
-        }
-    }
-    let bytes = body.u64().ok_or(Damage::Record)?;
-    let rows = body.bytes(usize::try_from(bytes).map_err(|_| Damage::Length)?).ok_or(Damage::Record)?;
-    let all = crate::dependency::PartitionSet::first(partitions);
-    delta::check(&*store.state, rows, all).map_err(|_| Damage::Delta)?;
-    delta::apply(&mut *store.state, rows);
-    store.install(vectors[0], vectors[1]);
-    Ok(())
 }

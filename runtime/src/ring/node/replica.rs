@@ -1,6 +1,7 @@
 //! The replica: takes units over, all records of one or none.
 
 use super::{Node, Output};
+use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
 use crate::piggyback::{Damage, UnitView};
 use crate::ring::store::Status;
@@ -27,18 +28,26 @@ impl Node {
         };
         match self.readiness(&unit) {
             Err(damage) => Outcome::Damaged(damage),
-            Ok(Status::Wait) => Outcome::Waits,
+            Ok(Status::Wait) => {
+                if mutant::is(Mutant::PerRecord) {
+                    self.apply_ready(&unit);
+                }
+                Outcome::Waits
+            }
             Ok(Status::Duplicate) => Outcome::Applied { news: false },
             Ok(Status::Ready) => {
-                for record in unit.records() {
-                    let store = self.stores[usize::from(record.stage)].as_mut();
-                    let store = store.expect("readiness() found every record's store");
-                    if store.status(&record) == Status::Ready {
-                        store.apply(&record);
-                    }
-                }
+                self.apply_ready(&unit);
                 self.link.news = true;
                 Outcome::Applied { news: true }
+            }
+        }
+    }
+
+    fn apply_ready(&mut self, unit: &UnitView<'_>) {
+        for record in unit.records() {
+            let store = self.stores.get_mut(usize::from(record.stage)).and_then(Option::as_mut);
+            if let Some(store) = store.filter(|store| store.status(&record) == Status::Ready) {
+                store.apply(&record);
             }
         }
     }

@@ -1,0 +1,237 @@
+//! The way of state to a replacement, at the source: part by part, while the source goes on working.
+//!
+//! ```text
+//! fetch := view(8) attempt(8) stage(1)*
+//! part  := view(8) attempt(8) number(4) last(1) { stage(1) bytes(8) delta }* 255 [ending]
+//! ending := { stage(1) applied(8)* commit(8)* }* 255 { bytes(4) unit }*
+//! ```
+//! The deltas of the parts are the rows, in no order; those of the last part end with everything that changed since
+//! the first. A delta says what a row is, not what was added to it: whatever the parts saw of a change, behind all of
+//! them the rows are those of the moment at which the last part was made, and so are its vectors and retained units.
+
+use super::{Node, Output, sign};
+use crate::dependency::Vector;
+use crate::limits::MAX_PARTITIONS;
+use crate::mutant::{self, Mutant};
+use crate::packet::{Kind, Packet};
+use crate::piggyback::{Damage, RecordView, UnitView, select};
+use crate::ring::control::{self, Reader};
+use crate::txn::delta;
+
+/// Ends a list of stages.
+pub(super) const END: u8 = u8::MAX;
+
+/// A copy under way.
+#[derive(Clone, Debug)]
+pub(super) struct Copy {
+    to: usize,
+    /// View and attempt of the question.
+    question: [u64; 2],
+    stages: Vec<u8>,
+    /// The rows that come next: an index of `stages`, and a partition.
+    at: (usize, usize),
+    number: u32,
+    /// For the mutant `torn-snapshot`: the vectors when the copy began.
+    torn: Vec<Vector>,
+}
+
+impl Node {
+    /// A replacement asks for stores.
+    pub(super) fn fetched(&mut self, packet: Packet, out: &mut Output) {
+        match self.begin_copy(&packet) {
+            Ok(true) => {}
+            Ok(false) => self.stats.refused.count("fetch_too_early"),
+            Err(damage) => self.stats.refused.count(damage.reason()),
+        }
+        out.pool.give(packet);
+    }
+
+    /// Begins to copy what is asked for. False where this node has not adopted the view in which the replacement
+    /// joins, or has no state itself.
+    fn begin_copy(&mut self, packet: &Packet) -> Result<bool, Damage> {
+        let mut body = control::open(packet, Kind::Fetch)?;
+        let question = [body.u64().ok_or(Damage::Record)?, body.u64().ok_or(Damage::Record)?];
+        let to = usize::from(packet.meta.sender);
+        if question[0] > self.view.number || !self.is_up() || !self.view.accepts(to, packet.meta.incarnation)
+        {
+            return Ok(false);
+        }
+        let mut stages = Vec::new();
+        while let Some(stage) = body.u8() {
+            self.store(usize::from(stage)).ok_or(Damage::ForeignStage)?;
+            stages.push(stage);
+        }
+        self.end_copy();
+        let mut torn = Vec::new();
+        for &stage in &stages {
+            let store = self.stores[usize::from(stage)].as_mut().expect("looked up above");
+            torn.push(store.versions);
+            store.changes = Some(Vec::new());
+        }
+        self.copy = Some(Copy { to, question, stages, at: (0, 0), number: 0, torn });
+        Ok(true)
+    }
+
+    /// Gives up what is being copied: it is done, or the view has changed and the replacement asks anew.
+    pub(super) fn end_copy(&mut self) {
+        self.copy = None;
+        self.stores.iter_mut().flatten().for_each(|store| store.changes = None);
+    }
+
+    /// Sends the next part of what is being copied.
+    pub(super) fn copy_on(&mut self, out: &mut Output) {
+        let Some(mut copy) = self.copy.take() else { return };
+        let mut body = Vec::new();
+        copy.question.iter().for_each(|number| body.extend_from_slice(&number.to_le_bytes()));
+        body.extend_from_slice(&copy.number.to_le_bytes());
+        let last_at = body.len();
+        body.push(0);
+        while let Some(&stage) = copy.stages.get(copy.at.0)
+            && (body.len() < self.plan.limits.snapshot_bytes || body.len() == last_at + 1)
+        {
+            self.put_rows(stage, copy.at.1, &mut body);
+            copy.at.1 += 1;
+            if copy.at.1 == self.plan.layout.partitions {
+                copy.at = (copy.at.0 + 1, 0);
+            }
+        }
+        let is_last = copy.at.0 == copy.stages.len();
+        body[last_at] = u8::from(is_last);
+        if is_last {
+            self.put_ending(&copy, &mut body);
+        } else {
+            body.push(END);
+        }
+        let mut part = out.pool.take();
+        control::seal(&mut part, Kind::Snapshot, &body);
+        sign(&mut part, self.index, self.incarnation);
+        out.control.push((copy.to, part));
+        copy.number += 1;
+        if is_last {
+            self.end_copy();
+        } else {
+            self.copy = Some(copy);
+        }
+    }
+
+    fn put_rows(&self, stage: u8, partition: usize, body: &mut Vec<u8>) {
+        let Some(store) = self.store(usize::from(stage)) else { return };
+        put_delta(stage, body, |body| {
+            for table in store.state.iter() {
+                table.visit(partition, &mut |row| delta::put_change(body, &row));
+            }
+        });
+    }
+
+    /// What makes the parts whole: the changes since the copy began, the vectors, and the units retained.
+    fn put_ending(&self, copy: &Copy, body: &mut Vec<u8>) {
+        let stores =
+            || copy.stages.iter().filter_map(|&stage| Some((stage, self.store(usize::from(stage))?)));
+        for (stage, store) in stores() {
+            let changes = store.changes.as_deref().unwrap_or_default();
+            put_delta(stage, body, |body| body.extend_from_slice(changes));
+        }
+        body.push(END);
+        for ((stage, store), torn) in stores().zip(&copy.torn) {
+            body.push(stage);
+            let applied = if mutant::is(Mutant::TornSnapshot) { torn } else { &store.versions };
+            for vector in [applied, &store.commit] {
+                let vector = &vector.0[..self.plan.layout.partitions];
+                vector.iter().for_each(|version| body.extend_from_slice(&version.to_le_bytes()));
+            }
+        }
+        body.push(END);
+        let mut part = Vec::new();
+        for unit in self.retained.units().filter(|_| !mutant::is(Mutant::NoLogTransfer)) {
+            select(unit, |record| self.goes_along(record.stage, copy), &mut part);
+            let asked_for = |record: RecordView<'_>| record.writes() && copy.stages.contains(&record.stage);
+            if UnitView::trusted(&part).records().any(asked_for) {
+                body.extend_from_slice(&(part.len() as u32).to_le_bytes());
+                body.extend_from_slice(&part);
+            }
+        }
+    }
+
+    /// Whether the record of a retained unit goes to a replacement: of the stages asked for, and of those that stand
+    /// ahead at the replacement, wherever it takes them from. A unit must stay whole: in parts it could be applied in
+    /// part, and another failure would leave an effect without what it came from.
+    fn goes_along(&self, stage: u8, copy: &Copy) -> bool {
+        let head = usize::from(stage);
+        if self.plan.tail(head) == copy.to || (mutant::is(Mutant::NoHeadLogTransfer) && head == copy.to) {
+            return false;
+        }
+        let behind_head = |node: usize| (node + self.plan.nodes() - head) % self.plan.nodes();
+        let is_ahead = behind_head(copy.to) < behind_head(self.index);
+        copy.stages.contains(&stage) || (is_ahead && !mutant::is(Mutant::SplitTransfer))
+    }
+}
+
+/// `stage(1) bytes(8) delta`, where there is any.
+fn put_delta(stage: u8, body: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    let at = body.len();
+    body.push(stage);
+    body.extend_from_slice(&[0; 8]);
+    fill(body);
+    let bytes = (body.len() - at - 9) as u64;
+    if bytes == 0 {
+        return body.truncate(at);
+    }
+    body[at + 1..at + 9].copy_from_slice(&bytes.to_le_bytes());
+}
+
+/// A part of a copy, as the replacement takes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'a> {
+    /// View and attempt of the question that it answers.
+    pub(super) question: [u64; 2],
+    pub(super) number: u32,
+    pub(super) is_last: bool,
+    /// Its deltas, and in the last part the ending.
+    body: Reader<'a>,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn open(packet: &'a Packet) -> Result<Self, Damage> {
+        let mut body = control::open(packet, Kind::Snapshot)?;
+        let head = |body: &mut Reader<'_>| Some(([body.u64()?, body.u64()?], body.u32()?, body.u8()?));
+        let (question, number, last) = head(&mut body).ok_or(Damage::Record)?;
+        Ok(Part { question, number, is_last: last != 0, body })
+    }
+
+    /// The next delta with its stage; none at the end of the list.
+    pub(super) fn delta(&mut self) -> Result<Option<(usize, &'a [u8])>, Damage> {
+        let stage = self.body.u8().ok_or(Damage::Record)?;
+        if stage == END {
+            return Ok(None);
+        }
+        let bytes = self.body.u64().ok_or(Damage::Record)?;
+        let bytes = usize::try_from(bytes).map_err(|_| Damage::Length)?;
+        Ok(Some((usize::from(stage), self.body.bytes(bytes).ok_or(Damage::Record)?)))
+    }
+
+    /// The next store's vectors, applied and committed; none at the end of the list.
+    pub(super) fn vectors(&mut self, partitions: usize) -> Result<Option<(usize, [Vector; 2])>, Damage> {
+        let stage = self.body.u8().ok_or(Damage::Record)?;
+        if stage == END {
+            return Ok(None);
+        }
+        let mut vectors = [Vector([0; MAX_PARTITIONS]); 2];
+        for vector in &mut vectors {
+            for partition in 0..partitions {
+                vector.0[partition] = self.body.u64().ok_or(Damage::Record)?;
+            }
+        }
+        Ok(Some((usize::from(stage), vectors)))
+    }
+
+    /// The next retained unit; none at the end.
+    pub(super) fn unit(&mut self) -> Result<Option<&'a [u8]>, Damage> {
+        if self.body.is_empty() {
+            return Ok(None);
+        }
+        let bytes = self.body.u32().ok_or(Damage::Record)?;
+        let unit = self.body.bytes(bytes as usize).ok_or(Damage::Record)?;
+        UnitView::parse(unit)?;
+        Ok(Some(unit))
+    }
+}
