@@ -63,7 +63,7 @@ pub fn generator<const N: usize>(buckets: u32) -> Gen<N> {
 }
 
 /// The generator's state: written by hand, since [`state!`](pannier_runtime::state!) has no sizes as parameters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct GenState<const N: usize> {
     /// Values by bucket.
     pub values: Table<u32, [u8; N]>,
@@ -86,6 +86,10 @@ impl<const N: usize> AnyState for GenState<N> {
 
     fn table_mut(&mut self, number: usize) -> Option<&mut dyn AnyTable> {
         (number == 0).then_some(&mut self.values as &mut dyn AnyTable)
+    }
+
+    fn boxed_clone(&self) -> Box<dyn AnyState> {
+        Box::new(self.clone())
     }
 }
 

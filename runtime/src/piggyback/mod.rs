@@ -121,7 +121,7 @@ fn seal(unit: &mut [u8], records: u8) {
 }
 
 /// Puts units together.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct UnitBuilder {
     records: Vec<Record>,
     used: usize,

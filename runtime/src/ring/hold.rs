@@ -10,7 +10,7 @@ const BUCKETS: usize = 256;
 const LOOK_AHEAD: usize = 64;
 
 /// A queue in which frames of one flow keep their order, and flows don't wait for each other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Hold {
     queue: VecDeque<Option<Packet>>,
     held: usize,
@@ -76,6 +76,12 @@ impl Hold {
     }
 
     /// Everything that is held, in order.
+    #[cfg(feature = "testing")]
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
+        self.queue.iter().flatten()
+    }
+
+    /// Takes out everything that is held, in order.
     pub(crate) fn into_packets(self) -> impl Iterator<Item = Packet> {
         self.queue.into_iter().flatten()
     }

@@ -12,6 +12,8 @@ mod retained;
 mod store;
 mod view;
 
+#[cfg(feature = "testing")]
+pub use node::hash_packet;
 pub use node::{Node, Output};
 pub use plan::{Plan, PlanError};
 pub use recorder::{Origin, Recorder, Silent};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::clock::Nanos;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     /// Where the unit's bytes are.
     at: usize,
@@ -13,7 +13,7 @@ struct Entry {
 }
 
 /// Retained units, oldest first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Retained {
     units: VecDeque<Entry>,
     /// The units one behind the other; in front may be what is left of units that have gone.
@@ -43,6 +43,12 @@ impl Retained {
     /// The units, oldest first.
     pub(crate) fn units(&self) -> impl Iterator<Item = &[u8]> {
         self.units.iter().map(|entry| unit(&self.bytes, entry))
+    }
+
+    /// When each was last sent, in the same order.
+    #[cfg(feature = "testing")]
+    pub(crate) fn sent(&self) -> impl Iterator<Item = Nanos> {
+        self.units.iter().map(|entry| entry.sent)
     }
 
     /// Retains a unit that was sent at `sent`; 0 where it was not.

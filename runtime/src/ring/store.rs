@@ -18,7 +18,7 @@ pub(crate) enum Status {
 }
 
 /// A stage's store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Store {
     /// The tables.
     pub state: Box<dyn AnyState>,

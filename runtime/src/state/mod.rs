@@ -93,6 +93,14 @@ pub trait AnyState: Any + Send + Sync + fmt::Debug {
     fn table(&self, number: usize) -> Option<&dyn AnyTable>;
     /// A table by its number, to apply changes.
     fn table_mut(&mut self, number: usize) -> Option<&mut dyn AnyTable>;
+    /// A copy with the same rows.
+    fn boxed_clone(&self) -> Box<dyn AnyState>;
+}
+
+impl Clone for Box<dyn AnyState> {
+    fn clone(&self) -> Self {
+        (**self).boxed_clone()
+    }
 }
 
 impl dyn AnyState {
@@ -145,7 +153,7 @@ macro_rules! state {
         $($(#[$field_meta:meta])* $field:ident : $key:ty => $value:ty [$capacity:expr]),+ $(,)?
     }) => {
         $(#[$meta])*
-        #[derive(Debug)]
+        #[derive(Clone, Debug)]
         $vis struct $name { $($(#[$field_meta])* pub $field: $crate::state::Table<$key, $value>,)+ }
 
         impl $crate::state::State for $name {
@@ -170,6 +178,9 @@ macro_rules! state {
                 let tables: [&mut dyn $crate::state::AnyTable; _] = [$(&mut self.$field),+];
                 tables.into_iter().nth(number)
             }
+            fn boxed_clone(&self) -> Box<dyn $crate::state::AnyState> {
+                Box::new(self.clone())
+            }
         }
     };
 }
@@ -188,5 +199,8 @@ impl AnyState for () {
     }
     fn table_mut(&mut self, _: usize) -> Option<&mut dyn AnyTable> {
         None
+    }
+    fn boxed_clone(&self) -> Box<dyn AnyState> {
+        Box::new(())
     }
 }

@@ -193,6 +193,13 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 }
 
+impl<K: Plain, V: Plain> Clone for Table<K, V> {
+    fn clone(&self) -> Self {
+        let first_expiry = self.first_expiry.iter().map(|first| first.load(Ordering::Relaxed).into());
+        Table { partitions: self.partitions.clone(), first_expiry: first_expiry.collect(), ..*self }
+    }
+}
+
 impl<K, V> fmt::Debug for Table<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Table({}: {} of {})", self.name, self.len, self.capacity)

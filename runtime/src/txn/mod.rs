@@ -66,7 +66,7 @@ impl<V> Deref for Peek<'_, V> {
 }
 
 /// What the transactions of one shard share from packet to packet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Workspace {
     /// Writes of the open unit.
     pub writes: WriteSet,

@@ -57,7 +57,7 @@ pub(crate) enum Found<'a> {
 }
 
 /// Writes that are not committed. Emptied and used again, so that it stops allocating once it has grown.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WriteSet {
     entries: Vec<Entry>,
     bytes: Vec<u8>,

@@ -10,7 +10,7 @@ use crate::ring::recorder::Origin;
 use crate::txn::{Abort, Beginning, Txn, TxnResult, Workspace};
 
 /// The unit that is open: transactions that will be committed together, and the frames that wait for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Open {
     /// Records that came with the frames, and at the commit the head's own.
     unit: UnitBuilder,
@@ -36,6 +36,11 @@ impl Open {
             whole: Vec::new(),
             name: Vec::new(),
         }
+    }
+
+    #[cfg(feature = "testing")]
+    pub(super) fn provoke_conflicts(&mut self, entropy: Entropy, chance: f64) {
+        self.work.conflicts = Some((entropy, chance));
     }
 }
 

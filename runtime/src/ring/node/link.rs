@@ -21,7 +21,7 @@ const ACKNOWLEDGE_STORE: usize = 9;
 const ACKNOWLEDGE_PARTITION: usize = 16;
 
 /// What a node knows of its two links.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Link {
     /// By stage: what the successor said it has applied.
     applied: Vec<Vector>,
@@ -67,6 +67,23 @@ impl Link {
         self.heard = false;
         self.heard_all = false;
         self.reconnected = true;
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Link {
+    /// Hashes all that decides what the links do next; `ahead` says how far a time is ahead.
+    pub(super) fn hash_into(&self, ahead: impl Fn(Nanos) -> Nanos, hasher: &mut impl std::hash::Hasher) {
+        use std::hash::Hash;
+        self.applied.iter().for_each(|vector| vector.0.hash(hasher));
+        (self.heard, self.heard_all, self.reconnected, self.news).hash(hasher);
+        (self.committed_news, self.tell_all, self.patience).hash(hasher);
+        (ahead(self.next_repair), ahead(self.next_tell_all)).hash(hasher);
+    }
+
+    /// See [`Node::age`].
+    pub(super) fn age(&mut self, version: u64) {
+        self.applied.iter_mut().for_each(|vector| vector.0.fill(version));
     }
 }
 

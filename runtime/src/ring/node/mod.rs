@@ -12,6 +12,8 @@ mod head;
 mod link;
 mod recover;
 mod replica;
+#[cfg(feature = "testing")]
+mod testing;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,6 +37,8 @@ use head::Open;
 use link::Link;
 use recover::Life;
 use replica::Outcome;
+#[cfg(feature = "testing")]
+pub use testing::hash_packet;
 
 /// What a node wants done. The driver empties the lists; the pool stays.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use crate::ring::view::{Standing, View};
 use crate::txn::delta;
 
 /// Where a node is in its life.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Life {
     /// It has all its stores.
     Up,
@@ -25,7 +25,7 @@ pub(super) enum Life {
 }
 
 /// How far a replacement has come.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Joining {
     /// The view that the sources were picked from.
     view: u64,
@@ -43,6 +43,14 @@ impl Joining {
     fn of(&self, source: usize) -> impl Iterator<Item = Part<'_>> {
         let from = self.parts.iter().filter(move |part| usize::from(part.meta.sender) == source);
         from.filter_map(|part| Part::open(part).ok())
+    }
+
+    /// Hashes all that decides how it goes on.
+    #[cfg(feature = "testing")]
+    pub(super) fn hash_into(&self, hasher: &mut impl std::hash::Hasher) {
+        use std::hash::Hash;
+        (self.view, &self.pending, self.attempt).hash(hasher);
+        self.parts.iter().for_each(|part| part.frame().hash(hasher));
     }
 }
 
