@@ -45,7 +45,7 @@ mutants! {
     SingleRecordRepair "single-record-repair" "repair sends single records in place of whole units";
     RegressingCommit "regressing-commit" "a late acknowledgement takes the commit vector back";
     CommitIsApplied "commit-is-applied" "what the successor has applied counts as committed";
-    AnyAddressee "any-addressee" "a node takes acknowledgements that answer another incarnation";
+    AnyAddressee "any-addressee" "a node takes messages that are meant for another incarnation";
     NoFence "no-fence" "a node takes units from dead incarnations of its predecessor";
     LateFence "late-fence" "units that wait from a dead predecessor are kept when a view is adopted";
     SkippedView "skipped-view" "a node does not hear of every third view";

@@ -51,6 +51,8 @@ pub struct Meta {
     pub sender: u8,
     /// The sender's incarnation.
     pub incarnation: u64,
+    /// The incarnation that it is for; 0 for what comes from outside.
+    pub addressee: u64,
     /// Symmetric hash of the flow, drawn once at ingress: frames with one hash stay in order.
     pub flow: u32,
     /// When the frame arrived at the chain, in nanoseconds since the Unix epoch.

@@ -86,7 +86,7 @@ impl Store {
     /// Learns that `version` of a partition is on all nodes of the group; what is not here can't be.
     pub(crate) fn learn_commit(&mut self, partition: usize, version: u64) -> bool {
         let version = version.min(self.versions[partition]);
-        if mutant::is(Mutant::RegressingCommit) && !self.is_tail {
+        if mutant::is(Mutant::RegressingCommit) && !self.is_tail && version < self.commit[partition] {
             self.commit.0[partition] = version;
         }
         let news = !self.is_tail && self.commit.raise(partition, version);

@@ -9,7 +9,7 @@
 //! the first. A delta says what a row is, not what was added to it: whatever the parts saw of a change, behind all of
 //! them the rows are those of the moment at which the last part was made, and so are its vectors and retained units.
 
-use super::{Node, Output, sign};
+use super::{Node, Output};
 use crate::dependency::Vector;
 use crate::limits::MAX_PARTITIONS;
 use crate::mutant::{self, Mutant};
@@ -104,7 +104,7 @@ impl Node {
         }
         let mut part = out.pool.take();
         control::seal(&mut part, Kind::Snapshot, &body);
-        sign(&mut part, self.index, self.incarnation);
+        self.address(copy.to).put_on(&mut part);
         out.control.push((copy.to, part));
         copy.number += 1;
         if is_last {

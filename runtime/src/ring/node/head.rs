@@ -1,6 +1,6 @@
 //! The head: runs the network function as a transaction, commits, and lets the unit ride.
 
-use super::{Node, Output, sign};
+use super::{Node, Output};
 use crate::entropy::Entropy;
 use crate::mutant::{self, Mutant};
 use crate::nf::{Frame, Original, Verdict};
@@ -208,6 +208,7 @@ impl Node {
         if writes && !carried {
             self.send_alone(out);
         }
+        let address = self.address(self.plan.successor(self.index));
         let mut carries = carried;
         for mut packet in frames.drain(..) {
             let ride = match carries {
@@ -218,7 +219,7 @@ impl Node {
             if self.can_carry(&packet, ride.len()) {
                 packet.set_unit(ride);
                 self.stats.unit_bytes += ride.len() as u64;
-                sign(&mut packet, self.index, self.incarnation);
+                address.put_on(&mut packet);
                 out.forward.push(packet);
             } else {
                 self.hold(packet, out);
@@ -245,7 +246,7 @@ impl Node {
     fn send_alone(&mut self, out: &mut Output) {
         self.stats.unit_bytes += self.open.whole.len() as u64;
         let mut packet = unit_alone(&self.open.whole, &mut out.pool);
-        sign(&mut packet, self.index, self.incarnation);
+        self.address(self.plan.successor(self.index)).put_on(&mut packet);
         out.forward.push(packet);
     }
 

@@ -1,7 +1,7 @@
 //! The links: acknowledgements backward, repair forward, and the release of what waited for its commit.
 
 use super::head::unit_alone;
-use super::{Node, Output, sign};
+use super::{Node, Output};
 use crate::clock::Nanos;
 use crate::dependency::{PartitionSet, Vector};
 use crate::limits::REPAIR_UNITS;
@@ -15,8 +15,8 @@ use crate::ring::store::Store;
 /// The longest time between two repairs, in multiples of the first.
 const MOST_PATIENCE: u64 = 32;
 
-// acknowledgement := all(1) addressee(8, LE) { stage(1) partitions(8, LE) { applied(8, LE) commit(8, LE) }* }*
-const ACKNOWLEDGE_HEADER: usize = 9;
+// acknowledgement := all(1) { stage(1) partitions(8, LE) { applied(8, LE) commit(8, LE) }* }*
+const ACKNOWLEDGE_HEADER: usize = 1;
 const ACKNOWLEDGE_STORE: usize = 9;
 const ACKNOWLEDGE_PARTITION: usize = 16;
 
@@ -130,9 +130,7 @@ impl Node {
             }
             let part = rest.take_first(room.max(1));
             if self.link.body.is_empty() {
-                let predecessor = self.view.members[self.plan.predecessor(self.index)].incarnation;
                 self.link.body.push(u8::from(all));
-                self.link.body.extend_from_slice(&predecessor.to_le_bytes());
             }
             let Some(store) = &self.stores[stage] else { return };
             let body = &mut self.link.body;
@@ -149,7 +147,7 @@ impl Node {
         if !self.link.body.is_empty() {
             let mut packet = out.pool.take();
             control::seal(&mut packet, Kind::Acknowledge, &self.link.body);
-            sign(&mut packet, self.index, self.incarnation);
+            self.address(self.plan.predecessor(self.index)).put_on(&mut packet);
             out.backward.push(packet);
             self.link.body.clear();
         }
@@ -160,23 +158,17 @@ impl Node {
         let successor = self.plan.successor(self.index);
         if !self.view.accepts(successor, packet.meta.incarnation) {
             self.stats.refused.count("fenced");
-        } else if let Err(reason) = self.hear(&packet) {
-            self.stats.refused.count(reason);
+        } else if let Err(damage) = self.hear(&packet) {
+            self.stats.refused.count(damage.reason());
         }
         out.pool.give(packet);
     }
 
-    /// Takes an acknowledgement in. It names the incarnation that it answers: a dead one must not take what its
-    /// replacement's versions have become for its own.
-    fn hear(&mut self, packet: &Packet) -> Result<(), &'static str> {
-        let mut body = control::open(packet, Kind::Acknowledge).map_err(Damage::reason)?;
-        let (Some(all), Some(addressee)) = (body.u8(), body.u64()) else {
-            return Err(Damage::Record.reason());
-        };
-        if addressee != self.incarnation && !mutant::is(Mutant::AnyAddressee) {
-            return Err("fenced");
-        }
-        self.hear_stores(body).map_err(Damage::reason)?;
+    /// Takes an acknowledgement in.
+    fn hear(&mut self, packet: &Packet) -> Result<(), Damage> {
+        let mut body = control::open(packet, Kind::Acknowledge)?;
+        let all = body.u8().ok_or(Damage::Record)?;
+        self.hear_stores(body)?;
         self.link.heard = true;
         self.link.heard_all |= all != 0;
         Ok(())
@@ -231,6 +223,7 @@ impl Node {
         let before = if at_once { Nanos::MAX } else { now.saturating_sub(after) };
         self.link.reconnected &= !at_once;
         self.link.heard = false;
+        let address = self.address(self.plan.successor(self.index));
         let repaired_before = self.stats.units_repaired;
         let applied = &self.link.applied;
         let lacks = |unit: &[u8]| {
@@ -240,13 +233,12 @@ impl Node {
             })
         };
         let (stats, pool, forward) = (&mut self.stats, &mut out.pool, &mut out.forward);
-        let (index, incarnation) = (self.index, self.incarnation);
         self.retained.resend(REPAIR_UNITS, before, now, lacks, |unit| {
             stats.units_repaired += 1;
             stats.unit_bytes += unit.len() as u64;
             let mut send = |unit: &[u8]| {
                 let mut packet = unit_alone(unit, pool);
-                sign(&mut packet, index, incarnation);
+                address.put_on(&mut packet);
                 forward.push(packet);
             };
             if mutant::is(Mutant::SingleRecordRepair) {

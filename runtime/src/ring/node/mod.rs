@@ -147,6 +147,10 @@ impl Node {
     pub fn accept(&mut self, burst: &mut Vec<Packet>, now: Now, out: &mut Output) {
         self.now = now;
         for packet in burst.drain(..) {
+            if !self.is_for_me(&packet) {
+                self.refuse(packet, "fenced", out);
+                continue;
+            }
             match packet.meta.kind {
                 Kind::Frame | Kind::Unit => self.arrive(packet, out),
                 Kind::Acknowledge => self.acknowledged(packet, out),
@@ -248,6 +252,12 @@ impl Node {
         self.index < self.plan.stages()
     }
 
+    /// Whether a message comes from outside or is for this incarnation. A node that was suspected in error must not take
+    /// what is meant for its replacement: it would have for committed, or for its own, what the other holds and did.
+    fn is_for_me(&self, packet: &Packet) -> bool {
+        [0, self.incarnation].contains(&packet.meta.addressee) || mutant::is(Mutant::AnyAddressee)
+    }
+
     /// Units are taken from the predecessor's incarnation in the view only. A frame without a unit has read nothing
     /// that is not committed: it may come from anybody.
     fn is_fenced(&self, packet: &Packet) -> bool {
@@ -271,18 +281,24 @@ impl Node {
     /// Sends a packet on its way out of this node; what it waited for is done.
     fn depart(&mut self, mut packet: Packet, out: &mut Output) {
         packet.set_unit(&[]);
-        let (end, list) = match packet.meta.direction {
-            Direction::Outbound => (self.plan.last(), &mut out.forward),
-            Direction::Inbound => (0, &mut out.backward),
+        let (end, next, list) = match packet.meta.direction {
+            Direction::Outbound => (self.plan.last(), self.plan.successor(self.index), &mut out.forward),
+            Direction::Inbound => (0, self.plan.predecessor(self.index), &mut out.backward),
         };
         if self.index == end {
             let by = Origin { node: self.index, incarnation: self.incarnation };
             self.recorder.released(by, &packet);
             out.released.push(packet);
         } else {
-            sign(&mut packet, self.index, self.incarnation);
+            self.address(next).put_on(&mut packet);
             list.push(packet);
         }
+    }
+
+    /// From here to the node `to`, as the view has it.
+    fn address(&self, to: usize) -> Address {
+        let addressee = self.view.members[to].incarnation;
+        Address { sender: self.index as u8, incarnation: self.incarnation, addressee }
     }
 
     fn standing(&self) -> Standing {
@@ -296,10 +312,20 @@ fn layout(plan: &Plan, index: usize) -> Layout {
     Layout { hash_seed: plan.layout.hash_seed ^ differs, ..plan.layout }
 }
 
-/// Notes who sends a packet.
-fn sign(packet: &mut Packet, index: usize, incarnation: Incarnation) {
-    packet.meta.sender = index as u8;
-    packet.meta.incarnation = incarnation;
+/// Who sends a message, and who it is for.
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    sender: u8,
+    incarnation: Incarnation,
+    addressee: Incarnation,
+}
+
+impl Address {
+    fn put_on(self, packet: &mut Packet) {
+        packet.meta.sender = self.sender;
+        packet.meta.incarnation = self.incarnation;
+        packet.meta.addressee = self.addressee;
+    }
 }
 
 impl fmt::Debug for Node {

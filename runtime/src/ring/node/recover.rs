@@ -1,7 +1,7 @@
 //! Views, the fence, and how a replacement takes state over.
 
 use super::copy::Part;
-use super::{Node, Output, layout, sign};
+use super::{Address, Node, Output, layout};
 use crate::clock::Nanos;
 use crate::dependency::PartitionSet;
 use crate::mutant::{self, Mutant};
@@ -120,6 +120,9 @@ impl Node {
 
     /// Asks each source that has not answered, once for all its stores.
     fn ask(&mut self, out: &mut Output) {
+        let (index, view, incarnation) = (self.index as u8, &self.view, self.incarnation);
+        let address =
+            |to: usize| Address { sender: index, incarnation, addressee: view.members[to].incarnation };
         let Life::Joining(joining) = &mut self.life else { return };
         joining.asked = self.now.timer;
         joining.attempt += 1;
@@ -132,7 +135,7 @@ impl Node {
             body.extend(joining.pending.iter().filter(|p| p.1 == source).map(|&(stage, _)| stage as u8));
             let mut packet = out.pool.take();
             control::seal(&mut packet, Kind::Fetch, &body);
-            sign(&mut packet, self.index, self.incarnation);
+            address(source).put_on(&mut packet);
             out.control.push((source, packet));
         }
     }

@@ -40,7 +40,8 @@ impl Clone for Node {
 /// Hashes what a packet holds and where it comes from.
 pub fn hash_packet(packet: &Packet, hasher: &mut impl Hasher) {
     let meta = &packet.meta;
-    (meta.kind as u8, meta.direction, meta.sender, meta.incarnation, meta.flow, meta.time).hash(hasher);
+    (meta.kind as u8, meta.direction, meta.sender, meta.incarnation, meta.addressee, meta.flow, meta.time)
+        .hash(hasher);
     (packet.frame(), packet.unit()).hash(hasher);
 }
 

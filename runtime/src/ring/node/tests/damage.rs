@@ -112,6 +112,7 @@ proptest! {
         packet.meta.kind = kind;
         packet.meta.sender = 1;
         packet.meta.incarnation = ring.nodes[1].incarnation();
+        packet.meta.addressee = ring.nodes[0].incarnation();
         ring.accept(0, vec![packet]);
         prop_assert!(sealed || ring.nodes[0].stats().refused.total() == 1);
     }

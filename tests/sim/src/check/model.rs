@@ -1,0 +1,80 @@
+//! The model: the same scripts, one after the other, on maps of the standard library.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{Broken, Scene, broken, cell, keys, once};
+use crate::journal::{Entries, Transaction};
+use crate::provenance::{Cell, Cells, Script};
+
+/// One stage's state.
+#[derive(Default)]
+struct Model {
+    cells: BTreeMap<u64, Cell>,
+    /// Values and when they expire.
+    fleeting: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Model {
+    /// Runs a transaction, which must see what it saw.
+    fn run(&mut self, id: u64, done: &Transaction) -> Result<(), String> {
+        let Some(packet) = done.packet else {
+            self.cells.extend(done.written.iter().copied());
+            self.fleeting.retain(|key, _| !done.removed.contains(key));
+            return Ok(());
+        };
+        let script = Script::of(packet, done.stage);
+        for (key, writes) in script.touches {
+            let old = self.cells.get(&key).copied().unwrap_or_default();
+            let saw = done.read.iter().find(|(read, _)| *read == key).map(|(_, cell)| *cell);
+            if saw != Some(old) {
+                return Err(format!("packet {packet} saw {saw:?} at key {key}, the model has {old:?}"));
+            }
+            if writes {
+                self.cells.insert(key, old.written_by(id));
+            }
+        }
+        if let (Some(key), Some((_, value, expires))) = (script.fleeting, done.fleeting) {
+            self.fleeting.insert(key, (value, expires));
+        }
+        Ok(())
+    }
+}
+
+/// Runs what survives of each stage, in the order of its commits, and compares the rows.
+pub(super) fn check(scene: &impl Scene, entries: &Entries, now: u64) -> Result<(), Broken> {
+    for stage in 0..scene.plan().stages() {
+        let Some(store) = scene.up(stage).and_then(|node| node.store(stage)) else { continue };
+        let histories = once::histories(entries, store)?;
+        let writers: HashSet<u64> = histories.iter().flat_map(|history| &history.writers).copied().collect();
+        let mut survivors: Vec<(u64, &Transaction)> =
+            writers.iter().map(|id| (*id, &entries.transactions[id])).collect();
+        survivors.sort_by_key(|(_, done)| done.order);
+        let mut model = Model::default();
+        for (id, done) in survivors {
+            model.run(id, done).or_else(|what| broken("closure", format!("stage {stage}: {what}")))?;
+        }
+        for key in keys() {
+            let (found, expected) = (cell(store, key), model.cells.get(&key).copied().unwrap_or_default());
+            if found != expected {
+                return broken(
+                    "closure",
+                    format!("key {key} of stage {stage} is {found:?}, the model has {expected:?}"),
+                );
+            }
+        }
+        let cells = store.state.downcast::<Cells>().expect("worlds run provenance");
+        let rows: BTreeMap<u64, u64> = cells.fleeting.rows().into_iter().collect();
+        for (key, (value, expires)) in model.fleeting.iter().filter(|(_, (_, expires))| *expires > now) {
+            if rows.get(key) != Some(value) {
+                let found = rows.get(key);
+                return broken(
+                    "closure",
+                    format!(
+                        "fleeting row {key} of stage {stage} is {found:?}, the model has {value:x} until {expires}"
+                    ),
+                );
+            }
+        }
+    }
+    Ok(())
+}

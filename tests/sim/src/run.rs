@@ -1,0 +1,114 @@
+//! Runs: one schedule, or many side by side.
+
+use pannier_runtime::ring::Plan;
+
+use crate::check::Broken;
+use crate::draw::Draw;
+use crate::event::Event;
+use crate::options::{Options, OptionsError};
+use crate::world::World;
+
+/// What a schedule came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Packets that left.
+    pub released: u64,
+    /// Nodes that were replaced and caught up.
+    pub recoveries: u64,
+}
+
+/// A schedule that broke a promise.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What the run was made of.
+    pub options: Options,
+    /// The promise, and how it was broken.
+    pub broken: Broken,
+    /// What happened until then.
+    pub events: Vec<Event>,
+}
+
+/// Lets the mutant of some options work in this thread, until it is dropped.
+pub(crate) struct Mutation(#[cfg(feature = "mutants")] Option<pannier_runtime::mutant::Mutant>);
+
+impl Mutation {
+    pub(crate) fn of(_options: &Options) -> Self {
+        #[cfg(feature = "mutants")]
+        return Mutation(pannier_runtime::mutant::activate(_options.mutant));
+        #[cfg(not(feature = "mutants"))]
+        Mutation()
+    }
+}
+
+impl Drop for Mutation {
+    fn drop(&mut self) {
+        #[cfg(feature = "mutants")]
+        pannier_runtime::mutant::activate(self.0);
+    }
+}
+
+/// Runs the schedule that `options` describe.
+///
+/// # Errors
+/// Options that make no ring; then, the schedule if it broke a promise.
+pub fn run(options: Options) -> Result<Result<Kept, Box<Failure>>, OptionsError> {
+    let plan = options.plan()?;
+    let events: Vec<Event> = draw(options, &plan).collect();
+    play(options, &events)
+}
+
+/// The events of the schedule that `options` describe.
+pub fn draw(options: Options, plan: &Plan) -> impl Iterator<Item = Event> {
+    Draw::new(options, plan.nodes()).take(options.steps)
+}
+
+/// Plays a schedule with all checks after each step.
+pub(crate) fn play_thoroughly(
+    options: Options,
+    events: &[Event],
+) -> Result<Result<(), Box<Failure>>, OptionsError> {
+    let _mutation = Mutation::of(&options);
+    let mut world = World::new(options)?;
+    world.thorough = true;
+    Ok(finish(&mut world, events))
+}
+
+/// Plays a schedule and tells what happens, event by event.
+///
+/// # Errors
+/// Options that make no ring.
+pub fn timeline(options: Options, events: &[Event]) -> Result<String, OptionsError> {
+    let _mutation = Mutation::of(&options);
+    let mut world = World::new(options)?;
+    world.thorough = true;
+    world.tell();
+    let ended = finish(&mut world, events);
+    let mut text = world.told().to_owned();
+    match ended {
+        Ok(()) => text.push_str("every promise is kept\n"),
+        Err(failure) => text.push_str(&format!("BROKEN {}\n", failure.broken)),
+    }
+    Ok(text)
+}
+
+/// Plays a schedule: its events, then calm.
+///
+/// # Errors
+/// As [`run`].
+pub fn play(options: Options, events: &[Event]) -> Result<Result<Kept, Box<Failure>>, OptionsError> {
+    let _mutation = Mutation::of(&options);
+    let mut world = World::new(options)?;
+    Ok(finish(&mut world, events).map(|()| Kept {
+        released: crate::check::Scene::released(&world).len() as u64,
+        recoveries: world.recoveries(),
+    }))
+}
+
+fn finish(world: &mut World, events: &[Event]) -> Result<(), Box<Failure>> {
+    let options = *world.options();
+    for (at, event) in events.iter().enumerate() {
+        let failure = |broken| Box::new(Failure { options, broken, events: events[..=at].to_vec() });
+        world.step(event).map_err(failure)?;
+    }
+    world.settle().map_err(|broken| Box::new(Failure { options, broken, events: events.to_vec() }))
+}

@@ -1,0 +1,179 @@
+//! What happens to nodes: turns, views, deaths, replacements.
+
+use std::sync::Arc;
+
+use pannier_runtime::ring::{Node, Output, View};
+use pannier_runtime::{Direction, Packet};
+
+use super::{MOST_GHOSTS, World};
+use crate::event::Event;
+use crate::timeline::describe;
+
+/// Flows that packets belong to.
+const FLOWS: u64 = 4;
+
+impl World {
+    /// Lets one thing happen. What makes no sense now does nothing.
+    pub(super) fn apply(&mut self, event: &Event) {
+        let count = self.nodes.len();
+        let place = |node: u8| usize::from(node) % count;
+        match *event {
+            Event::Admit { packet, direction, count, size } => self.admit(packet, direction, count, size),
+            Event::Deliver { at, most } => self.deliver(at, most),
+            Event::Lose(at) => self.lose(at),
+            Event::Double(at) => self.double(at),
+            Event::Delay(at) => self.delay(at),
+            Event::Late => self.network.extend(self.aside.pop()),
+            Event::Tick { node, timer, wall } => {
+                self.pass_time(u64::from(timer) * 1_000, u64::from(wall) * 1_000_000);
+                self.tick(place(node));
+            }
+            Event::Control(at) => self.deliver_control(at),
+            Event::View(at) => self.deliver_view(at),
+            Event::Crash(node) => drop(self.kill(place(node))),
+            Event::Suspect(node) => {
+                let room = self.ghosts.len() < MOST_GHOSTS;
+                let ghost = self.kill(place(node)).filter(|_| room);
+                self.ghosts.extend(ghost);
+            }
+            Event::Restart(node) => {
+                if self.kill(place(node)).is_some() {
+                    self.orchestrate();
+                }
+            }
+            Event::Pause(node) => self.paused[place(node)] = true,
+            Event::Resume => self.paused.fill(false),
+            Event::Orchestrate => self.orchestrate(),
+            Event::GhostDeliver(at) => self.ghost(at, |world, ghost, out| {
+                let mut burst = world.meant_for(ghost.index());
+                ghost.accept(&mut burst, world.now, out);
+            }),
+            Event::GhostTick(at) => self.ghost(at, |world, ghost, out| ghost.tick(world.now, out)),
+            Event::GhostView(at) => {
+                self.ghost(at, |world, ghost, out| ghost.adopt(world.orchestrator.view(), out));
+            }
+            Event::GhostStop(at) => {
+                if let Some(at) = usize::from(at).checked_rem(self.ghosts.len()) {
+                    self.ghosts.swap_remove(at);
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, first: u64, direction: Direction, count: u8, size: u16) {
+        let index = if direction == Direction::Outbound { 0 } else { self.plan.last() };
+        let has_room = self.nodes[index].as_ref().is_some_and(Node::has_room);
+        if !has_room || self.paused[index] {
+            return;
+        }
+        let burst = (first..first + u64::from(count)).map(|number| {
+            let mut frame = number.to_le_bytes().to_vec();
+            frame.resize(frame.len().max(usize::from(size)), 0xff);
+            let mut packet = self.spare.0.pool.take();
+            packet.set_frame(&frame);
+            packet.meta.direction = direction;
+            packet.meta.flow = (number % FLOWS) as u32;
+            packet.meta.time = self.now.wall;
+            packet
+        });
+        let burst = burst.collect();
+        self.accept(index, burst);
+    }
+
+    /// Runs something on a node, if it is there and goes on, and takes what it wants done.
+    fn turn(&mut self, index: usize, does: impl FnOnce(&mut Node, &mut Output)) {
+        let Some(node) = self.nodes[index].as_mut() else { return };
+        self.journal.entries().turn_of(node.incarnation());
+        let mut out = std::mem::take(&mut self.spare.0);
+        does(node, &mut out);
+        self.route(index, out, false);
+    }
+
+    pub(super) fn accept(&mut self, index: usize, mut burst: Vec<Packet>) {
+        let now = self.now;
+        self.turn(index, |node, out| node.accept(&mut burst, now, out));
+    }
+
+    pub(super) fn tick(&mut self, index: usize) {
+        let now = self.now;
+        if !self.paused[index] {
+            self.turn(index, |node, out| node.tick(now, out));
+        }
+    }
+
+    pub(super) fn adopt(&mut self, index: usize, view: &View) {
+        self.turn(index, |node, out| node.adopt(view, out));
+    }
+
+    fn deliver_control(&mut self, at: u8) {
+        let Some(at) = usize::from(at).checked_rem(self.control.len()) else { return };
+        if !self.paused[self.control[at].0] {
+            let (to, packet) = self.control.swap_remove(at);
+            self.note(|| format!("      {}", describe(to, &packet)));
+            self.accept(to, vec![packet]);
+        }
+    }
+
+    fn deliver_view(&mut self, at: u8) {
+        let Some(at) = usize::from(at).checked_rem(self.views.len()) else { return };
+        if !self.paused[self.views[at].0] {
+            let (to, view) = self.views.swap_remove(at);
+            self.note(|| format!("      node {to} hears of view {}", view.number));
+            self.adopt(to, &view);
+        }
+    }
+
+    /// Every node is to hear of the newest view, each in its time.
+    pub(super) fn announce(&mut self) {
+        let view = self.orchestrator.view();
+        self.views.extend((0..self.nodes.len()).map(|to| (to, view.clone())));
+    }
+
+    /// Takes a node from its place, unless that were one too many.
+    fn kill(&mut self, index: usize) -> Option<Node> {
+        if self.may_lose(index) {
+            self.paused[index] = false;
+            self.note(|| format!("      node {index} is gone"));
+            self.nodes[index].take()
+        } else {
+            None
+        }
+    }
+
+    /// A ghost does something; nobody believes it that it has caught up.
+    fn ghost(&mut self, at: u8, does: impl FnOnce(&World, &mut Node, &mut Output)) {
+        let Some(at) = usize::from(at).checked_rem(self.ghosts.len()) else { return };
+        let mut ghost = self.ghosts.swap_remove(at);
+        let mut out = std::mem::take(&mut self.spare.0);
+        self.journal.entries().turn_of(ghost.incarnation());
+        does(self, &mut ghost, &mut out);
+        let index = ghost.index();
+        self.ghosts.push(ghost);
+        self.route(index, out, true);
+    }
+
+    /// Declares dead who is dead, and lets a replacement join.
+    pub(super) fn orchestrate(&mut self) {
+        let before = self.orchestrator.view().number;
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].is_none() {
+                self.orchestrator.declare_dead(index);
+            }
+        }
+        if let Some(index) = self.orchestrator.admit() {
+            let view = self.orchestrator.view().clone();
+            let mut out = std::mem::take(&mut self.spare.0);
+            let nfs = Arc::clone(&self.nfs);
+            self.note(|| {
+                let incarnation = view.members[index].incarnation;
+                format!("      node {index}.{incarnation} joins in view {}", view.number)
+            });
+            let node = Node::replacement(index, self.plan, nfs, view, self.now, &mut out);
+            self.nodes[index] = Some(self.born(node));
+            self.route(index, out, false);
+        }
+        if self.orchestrator.view().number != before {
+            self.announce();
+        }
+    }
+}
