@@ -1,10 +1,11 @@
 //! Broken frames: what damage, bugs and attackers make of good ones.
 
 use proptest::prelude::*;
-use proptest::sample::{Index, select};
+use proptest::sample::select;
 
 use super::flows::{Network, filled};
 use super::frames::{Directed, valid};
+use super::shrink::plain_first;
 use crate::wire::checksum::internet;
 use crate::wire::icmp::IcmpHeader;
 use crate::wire::ipv4::Ipv4Header;
@@ -36,8 +37,8 @@ pub(super) fn broken(network: &Network) -> impl Strategy<Value = Directed> + use
 pub(super) enum Damage {
     /// Nothing is left.
     Empty,
-    /// The rest is missing from somewhere on.
-    Cut(Index),
+    /// The rest is missing from this byte on. A place behind the frame's end counts on from its beginning.
+    Cut(usize),
     /// The length in the IP header is another one; bits that change.
     TotalLength(u16),
     /// The length of the IPv4 header is another one; bits that change, of 4.
@@ -50,8 +51,8 @@ pub(super) enum Damage {
     HeaderChecksum(u16),
     /// The L4 checksum is wrong; bits that change, not all.
     L4Checksum(u16),
-    /// Bits that flipped: bytes, and the bit in each.
-    Flip(Vec<(Index, u8)>),
+    /// Bits that flipped: bytes, counted likewise, and the bit in each.
+    Flip(Vec<(usize, u8)>),
     /// Nothing but an Ethernet header with this ethertype is left of it; so many bytes of noise follow.
     Noise { ethertype: u16, length: usize, seed: u32 },
 }
@@ -59,11 +60,17 @@ pub(super) enum Damage {
 pub(super) fn damage() -> impl Strategy<Value = Damage> {
     // Small lies, which are the dangerous ones, and any.
     let lie = || prop_oneof![1..64_u16, 1..u16::MAX];
-    let flips = prop::collection::vec((any::<Index>(), 0..8_u8), 1..=8);
-    let noise = (select(&[0x0800_u16, 0x86DD, 0x0806, 0x8100, 0x88A8][..]), 0..100_usize, any::<u32>());
+    // Headers more often than data.
+    let place = || prop_oneof![3 => 0..80_usize, 1 => 0..1_514_usize];
+    let flips = prop::collection::vec((place(), 0..8_u8), 1..=8);
+    let noise = (
+        select(&[0x0800_u16, 0x86DD, 0x0806, 0x8100, 0x88A8][..]),
+        0..100_usize,
+        plain_first(0, any::<u32>()),
+    );
     prop_oneof![
         1 => Just(Damage::Empty),
-        4 => any::<Index>().prop_map(Damage::Cut),
+        4 => place().prop_map(Damage::Cut),
         2 => lie().prop_map(Damage::TotalLength),
         1 => (1..16_u8).prop_map(Damage::HeaderLength),
         1 => (1..16_u8).prop_map(Damage::DataOffset),
@@ -82,10 +89,10 @@ impl Damage {
         match self {
             Damage::Empty => bytes.clear(),
             Damage::Cut(_) if bytes.is_empty() => {}
-            Damage::Cut(at) => bytes.truncate(at.index(frame.len())),
+            Damage::Cut(at) => bytes.truncate(at % frame.len()),
             Damage::Flip(flips) if !bytes.is_empty() => {
                 for (at, bit) in flips {
-                    bytes[at.index(frame.len())] ^= 1 << bit;
+                    bytes[at % frame.len()] ^= 1 << bit;
                 }
             }
             Damage::Noise { ethertype, length, seed } => {

@@ -8,6 +8,7 @@ use zerocopy::{
 };
 
 use super::flows::{Network, Opening, Transport, echo, frame_builder, opening, pace, payload};
+use super::shrink::plain_first;
 use super::{Trace, TraceFrame};
 use crate::clock::Nanos;
 use crate::entropy::Entropy;
@@ -69,7 +70,8 @@ pub fn tcp_conversation(network: &Network) -> impl Strategy<Value = Trace> + use
     let from = any::<bool>().prop_map(|is_server| if is_server { Side::Server } else { Side::Client });
     let segment = (from.clone(), payload(SEGMENT), prop::bool::weighted(0.1), prop::bool::weighted(0.3));
     let segments = prop::collection::vec(segment, 0..=8);
-    let start = prop_oneof![any::<u32>(), any::<u16>().prop_map(|below| u32::MAX - u32::from(below))];
+    let start =
+        plain_first(0, prop_oneof![any::<u32>(), any::<u8>().prop_map(|below| u32::MAX - u32::from(below))]);
     let end = prop_oneof![2 => Just(End::Open), 1 => Just(End::Refuse), 2 => Just(End::Reset), 5 => Just(End::Close)];
     let options = select(&[Options::None, Options::Size, Options::Times][..]);
     (opening(network, Just(Transport::Tcp)), timing(), start.clone(), start, options, segments, end, from)
@@ -109,7 +111,8 @@ struct Timing {
 }
 
 fn timing() -> impl Strategy<Value = Timing> {
-    (pace(), any::<u32>()).prop_map(|(pace, seed)| Timing { pace, seed })
+    let timing = (pace(), any::<u32>()).prop_map(|(pace, seed)| Timing { pace, seed });
+    plain_first(Timing { pace: 0, seed: 0 }, timing)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! Fault plans as a strategy.
 
-use core::ops::Range;
-
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::shrink::plain_first;
 use super::{CrashAt, FaultPlan};
 use crate::port::Faults;
 
@@ -17,8 +16,8 @@ pub fn fault_plan(nodes: usize, f: usize, packets: u64) -> impl Strategy<Value =
     let links =
         links.prop_map(|(loss, duplicate, reorder, delay)| Faults { loss, duplicate, reorder, delay });
     let most = if f == 0 || nodes == 0 { 0 } else { 2 * f + 1 };
-    let crash = (0..nodes.max(1), up_to(packets), prop::bool::weighted(0.33));
-    (any::<u64>(), links, vec(crash, 0..=most)).prop_map(|(seed, links, drawn)| {
+    let crash = (0..nodes.max(1), plain_first(0, 0..=packets), prop::bool::weighted(0.33));
+    (plain_first(0, any::<u64>()), links, vec(crash, 0..=most)).prop_map(|(seed, links, drawn)| {
         let mut crashes: Vec<CrashAt> = Vec::with_capacity(drawn.len());
         for (node, packet, is_together) in drawn {
             let other = crashes.last().filter(|_| is_together);
@@ -31,10 +30,6 @@ pub fn fault_plan(nodes: usize, f: usize, packets: u64) -> impl Strategy<Value =
 
 /// Often none, else thousandths, which read well.
 fn probability() -> impl Strategy<Value = f64> {
-    prop_oneof![2 => Just(0_u32), 1 => 0..=200_u32].prop_map(|thousandths| f64::from(thousandths) / 1_000.0)
-}
-
-/// Before the first packet, after the last, or between.
-fn up_to(packets: u64) -> Range<u64> {
-    0..packets.saturating_add(1)
+    let thousandths = plain_first(0, prop_oneof![2 => Just(0_u32), 1 => 0..=200_u32]);
+    thousandths.prop_map(|thousandths| f64::from(thousandths) / 1_000.0)
 }

@@ -4,8 +4,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::strategy::Union;
 
+use super::shrink::plain_first;
 use super::{Trace, TraceFrame};
 use crate::clock::{Nanos, SECOND};
 use crate::entropy::Entropy;
@@ -157,8 +157,8 @@ where
 {
     let network = network.clone();
     let host = 0..u32::from(network.hosts.max(1));
-    let versions = prop::bool::weighted(network.ipv6);
-    let from_outside = prop::bool::weighted(network.from_outside);
+    let versions = share(network.ipv6);
+    let from_outside = share(network.from_outside);
     let tags = vlans(network.tagged);
     (transport, versions, from_outside, host.clone(), host, client_port(), server_port(), tags).prop_map(
         move |(transport, is_ipv6, from_outside, inside, outside, client, server, vlans)| {
@@ -216,28 +216,32 @@ pub(super) fn mac_of(address: IpAddr) -> MacAddr {
 
 /// A server's port: the known ones often, so that a test for one of them meets it.
 fn server_port() -> impl Strategy<Value = u16> {
-    prop_oneof![1 => 1_u16..1_024, 3 => select(&[80_u16, 443, 53, 22][..]), 1 => 1_024_u16..=u16::MAX]
+    let known = select(&[80_u16, 443, 53, 22][..]);
+    plain_first(1, prop_oneof![1 => 1_u16..1_024, 3 => known, 1 => 1_024_u16..=u16::MAX])
 }
 
 /// A client's port: few of them often, so that flows collide where a function lets them.
 fn client_port() -> impl Strategy<Value = u16> {
-    prop_oneof![2 => 1_024_u16..1_032, 1 => 1_024_u16..=u16::MAX]
+    plain_first(1_024, prop_oneof![2 => 1_024_u16..1_032, 1 => 1_024_u16..=u16::MAX])
+}
+
+/// True with this probability. Shrinks to false, unless it is certain.
+fn share(probability: f64) -> BoxedStrategy<bool> {
+    if probability >= 1.0 { Just(true).boxed() } else { prop::bool::weighted(probability.max(0.0)).boxed() }
 }
 
 /// No, one or two VLAN identifiers.
-fn vlans(tagged: f64) -> impl Strategy<Value = Vec<u16>> {
-    let ids = (prop::bool::weighted(tagged), any::<bool>(), 1_u16..4_095, 1_u16..4_095);
-    ids.prop_map(|(is_tagged, is_double, first, second)| match (is_tagged, is_double) {
-        (false, _) => Vec::new(),
-        (true, false) => vec![first],
-        (true, true) => vec![first, second],
-    })
+fn vlans(tagged: f64) -> BoxedStrategy<Vec<u16>> {
+    let ids = prop::collection::vec(1_u16..4_095, 1..=2);
+    let vlans = (share(tagged), ids).prop_map(|(is_tagged, ids)| if is_tagged { ids } else { Vec::new() });
+    if tagged >= 1.0 { vlans.boxed() } else { plain_first(Vec::new(), vlans).boxed() }
 }
 
 /// Up to `most` bytes: often none, mostly few. Shrinks to none, and to zeros.
 pub(super) fn payload(most: usize) -> impl Strategy<Value = Vec<u8>> {
     let length = prop_oneof![2 => Just(0), 3 => 0..=most.min(64), 1 => 0..=most];
-    (length, any::<u32>()).prop_map(|(length, seed)| filled(length, seed))
+    let bytes = (length, plain_first(0, any::<u32>())).prop_map(|(length, seed)| filled(length, seed));
+    plain_first(Vec::new(), bytes)
 }
 
 /// Bytes that follow from one number: 0 stands for zeros. One number shrinks at once, a thousand bytes do not.
@@ -253,11 +257,6 @@ pub(super) fn filled(length: usize, seed: u32) -> Vec<u8> {
 
 /// A time between packets: nothing, below a millisecond, below a second, and at times minutes, so that rows expire.
 pub(super) fn pace() -> impl Strategy<Value = Nanos> {
-    let upto = |most: Nanos| (0..=most).boxed();
-    Union::new_weighted(vec![
-        (4, upto(0)),
-        (4, upto(SECOND / 1_000)),
-        (3, upto(SECOND)),
-        (1, upto(600 * SECOND)),
-    ])
+    let some = prop_oneof![4 => 0..=SECOND / 1_000, 3 => 0..=SECOND, 1 => 0..=600 * SECOND];
+    plain_first(0, prop_oneof![1 => Just(0), 2 => some])
 }

@@ -10,6 +10,7 @@ use zerocopy::{
 use super::broken::broken_frame;
 use super::flows::{Network, Opening, Transport, echo, mac_of, opening, payload, prioritized, transports};
 use super::odd::odd_frame;
+use super::shrink::plain_first;
 use crate::packet::Direction;
 use crate::wire::arp::ArpPacket;
 use crate::wire::ethernet::ethertype;
@@ -65,7 +66,7 @@ struct Trimmings {
 fn trimmings() -> impl Strategy<Value = Trimmings> {
     let class = prop_oneof![3 => Just(0), 1 => any::<u8>()];
     let ttl = prop_oneof![3 => Just(64), 1 => 2..=255_u8];
-    (0..16_u16, class, ttl, any::<bool>(), mask(), any::<bool>()).prop_map(
+    let trimmings = (0..16_u16, class, ttl, any::<bool>(), mask(), any::<bool>()).prop_map(
         |(priority, traffic_class, ttl, dont_fragment, headers, is_answer)| Trimmings {
             priority,
             traffic_class,
@@ -74,7 +75,16 @@ fn trimmings() -> impl Strategy<Value = Trimmings> {
             headers,
             is_answer,
         },
-    )
+    );
+    let plain = Trimmings {
+        priority: 0,
+        traffic_class: 0,
+        ttl: 64,
+        dont_fragment: false,
+        headers: 0,
+        is_answer: false,
+    };
+    plain_first(plain, trimmings)
 }
 
 /// Mostly nothing, else some of four bits.
@@ -104,7 +114,8 @@ fn segment() -> impl Strategy<Value = Segment> {
         flags::RST,
         flags::RST | flags::ACK,
     ];
-    (select(&FLAGS[..]), any::<u32>(), any::<u32>(), any::<u16>(), mask()).prop_map(
+    let number = || plain_first(0, any::<u32>());
+    let segment = (select(&FLAGS[..]), number(), number(), any::<u16>(), mask()).prop_map(
         |(flags, sequence, acknowledgement, window, options)| Segment {
             flags,
             sequence,
@@ -112,6 +123,10 @@ fn segment() -> impl Strategy<Value = Segment> {
             window,
             options,
         },
+    );
+    plain_first(
+        Segment { flags: flags::ACK, sequence: 0, acknowledgement: 0, window: 0, options: 0 },
+        segment,
     )
 }
 

@@ -7,7 +7,7 @@ mod flows;
 mod frames;
 mod odd;
 mod plan;
-mod thin;
+mod shrink;
 mod trace;
 mod traces;
 

@@ -74,7 +74,7 @@ fn oddity() -> impl Strategy<Value = Oddity> {
         protocols.prop_map(Oddity::Protocol),
         error.prop_map(|(kind, code, more, is_router)| Oddity::Error { kind, code, more, is_router }),
         any::<(u8, u16, u16)>().prop_map(|(flags, window, urgent)| Oddity::Segment { flags, window, urgent }),
-        (1..=7_500_usize).prop_map(Oddity::Jumbo),
+        (1..=7_400_usize).prop_map(Oddity::Jumbo),
         Just(Oddity::Tags),
     ]
 }

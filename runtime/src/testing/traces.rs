@@ -11,7 +11,7 @@ use super::conversations::conversation;
 use super::flows::Network;
 use super::frames::{Directed, valid};
 use super::odd::odd;
-use super::thin::Thin;
+use super::shrink::{Thin, plain_first};
 use super::{Trace, TraceFrame};
 use crate::clock::{Nanos, SECOND};
 
@@ -59,9 +59,10 @@ impl Default for Traffic {
 /// nanosecond apart.
 pub fn trace(traffic: &Traffic) -> impl Strategy<Value = Trace> + use<> {
     let (begin, network) = (traffic.begin, &traffic.network);
-    let after = || prop_oneof![Just(0), 0..=traffic.span];
+    let after = || plain_first(0, prop_oneof![1 => Just(0), 3 => 0..=traffic.span]);
     let missing = if traffic.gaps {
-        prop_oneof![3 => Just(0_u64), 1 => any::<(u64, u64, u64)>().prop_map(|(a, b, c)| a & b & c)].boxed()
+        let some = any::<(u64, u64, u64)>().prop_map(|(a, b, c)| a & b & c);
+        plain_first(0, prop_oneof![3 => Just(0), 1 => some]).boxed()
     } else {
         Just(0).boxed()
     };

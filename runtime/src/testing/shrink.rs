@@ -1,9 +1,79 @@
-//! Shrinking a trace frame by frame, once what it was made from can't be made simpler.
+//! Shrinking in fewer steps and to smaller values than the parts of a strategy do by themselves.
 
 use proptest::strategy::{NewTree, Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 use super::{Trace, TraceFrame};
+
+/// Values of `strategy` that shrink to `plain` at once where that still fails, and else as they do by themselves: a
+/// number that does not matter costs one try in place of one for each of its bits. `plain` must be one of its values.
+pub(super) fn plain_first<S: Strategy>(plain: S::Value, strategy: S) -> PlainFirst<S> {
+    PlainFirst { plain, strategy }
+}
+
+/// See [`plain_first`].
+#[derive(Clone, Debug)]
+pub(super) struct PlainFirst<S: Strategy> {
+    plain: S::Value,
+    strategy: S,
+}
+
+impl<S: Strategy<Value: Clone>> Strategy for PlainFirst<S> {
+    type Tree = PlainFirstTree<S::Tree>;
+    type Value = S::Value;
+
+    fn new_tree(&self, runner: &mut TestRunner) -> NewTree<Self> {
+        let inner = self.strategy.new_tree(runner)?;
+        Ok(PlainFirstTree { inner, plain: self.plain.clone(), state: Plain::Untried })
+    }
+}
+
+/// What is known about the plain value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plain {
+    Untried,
+    /// It is the current value.
+    Tried,
+    /// It is too plain.
+    Refused,
+}
+
+/// A value that may become the plain one.
+pub(super) struct PlainFirstTree<T: ValueTree> {
+    inner: T,
+    plain: T::Value,
+    state: Plain,
+}
+
+impl<T: ValueTree<Value: Clone>> ValueTree for PlainFirstTree<T> {
+    type Value = T::Value;
+
+    fn current(&self) -> T::Value {
+        if self.state == Plain::Tried { self.plain.clone() } else { self.inner.current() }
+    }
+
+    fn simplify(&mut self) -> bool {
+        match self.state {
+            Plain::Untried => {
+                self.state = Plain::Tried;
+                true
+            }
+            Plain::Tried => false,
+            Plain::Refused => self.inner.simplify(),
+        }
+    }
+
+    fn complicate(&mut self) -> bool {
+        match self.state {
+            Plain::Untried => false,
+            Plain::Tried => {
+                self.state = Plain::Refused;
+                true
+            }
+            Plain::Refused => self.inner.complicate(),
+        }
+    }
+}
 
 /// Traces of `inner`, which shrink as `inner` shrinks them and then lose frames.
 #[derive(Clone, Debug)]
@@ -72,7 +142,7 @@ impl<T: ValueTree<Value = Trace>> ValueTree for ThinTree<T> {
 /// Delta debugging: chunks of frames are left out, from all of them down to single ones.
 struct Losing {
     frames: Vec<TraceFrame>,
-    /// How many frames are left out together.
+    /// How many frames are left out together; 0 when all was tried.
     chunk: usize,
     /// Where the next chunk begins.
     at: usize,
@@ -83,12 +153,11 @@ struct Losing {
 impl Losing {
     /// Leaves out the next chunk; false where each single frame was tried.
     fn lose(&mut self) -> bool {
-        while self.at >= self.frames.len() {
+        if self.at >= self.frames.len() {
             (self.chunk, self.at) = (self.chunk / 2, 0);
-            if self.chunk == 0 || self.frames.is_empty() {
-                self.chunk = 0;
-                return false;
-            }
+        }
+        if self.chunk == 0 || self.frames.is_empty() {
+            return false;
         }
         let end = self.frames.len().min(self.at + self.chunk);
         self.lost = self.frames.drain(self.at..end).collect();
