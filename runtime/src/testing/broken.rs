@@ -68,7 +68,7 @@ pub(super) fn damage() -> impl Strategy<Value = Damage> {
         0..100_usize,
         plain_first(0, any::<u32>()),
     );
-    prop_oneof![
+    let damage = prop_oneof![
         1 => Just(Damage::Empty),
         4 => place().prop_map(Damage::Cut),
         2 => lie().prop_map(Damage::TotalLength),
@@ -79,7 +79,8 @@ pub(super) fn damage() -> impl Strategy<Value = Damage> {
         2 => lie().prop_map(Damage::L4Checksum),
         4 => flips.prop_map(Damage::Flip),
         2 => noise.prop_map(|(ethertype, length, seed)| Damage::Noise { ethertype, length, seed }),
-    ]
+    ];
+    plain_first(Damage::Empty, damage)
 }
 
 impl Damage {

@@ -11,6 +11,7 @@ use zerocopy::{
 
 use super::flows::{Network, Opening, filled, frame_builder, opening, packet_of, payload, transports};
 use super::frames::{Directed, MTU};
+use super::shrink::plain_first;
 use crate::packet::Direction;
 use crate::wire::ethernet::ethertype;
 use crate::wire::icmp::{v4, v6};
@@ -64,7 +65,7 @@ fn oddity() -> impl Strategy<Value = Oddity> {
     // GRE, ESP, "no next header", OSPF, SCTP, and a number for experiments.
     let protocols = select(&[47_u8, 50, 59, 89, 132, 253][..]);
     let error = (0..4_usize, 0..4_u8, 0..200_usize, any::<bool>());
-    prop_oneof![
+    let oddity = prop_oneof![
         (0..2_u8).prop_map(|below| Oddity::Ttl(1 - below)),
         prop::option::of(1..64_usize).prop_map(Oddity::Trailing),
         Just(Oddity::WithoutChecksum),
@@ -76,7 +77,8 @@ fn oddity() -> impl Strategy<Value = Oddity> {
         any::<(u8, u16, u16)>().prop_map(|(flags, window, urgent)| Oddity::Segment { flags, window, urgent }),
         (1..=7_400_usize).prop_map(Oddity::Jumbo),
         Just(Oddity::Tags),
-    ]
+    ];
+    plain_first(Oddity::Ttl(1), oddity)
 }
 
 impl Oddity {

@@ -110,7 +110,8 @@ impl Trace {
 
     /// Writes the trace as a pcapng capture. A frame's direction is the interface that it was met on: outbound ones
     /// arrive on `inside`, inbound ones on `outside`. (The writer has no packet flags, the format's other place for
-    /// directions.) A file that is there is overwritten.
+    /// directions.) `pannier run` does not look at that: it tells directions by addresses, so give it the inside
+    /// prefixes of the trace's network. A file that is there is overwritten.
     ///
     /// # Errors
     /// The file cannot be written; the error names it.

@@ -25,7 +25,8 @@ pub struct Traffic {
     pub network: Network,
     /// Number of conversations.
     pub conversations: RangeInclusive<usize>,
-    /// Share of [odd frames](super::odd_frame) on average over many traces; with `broken` at most 0.9.
+    /// Share of [odd frames](super::odd_frame) on average over many traces that have conversations; with
+    /// `broken` at most 0.9.
     pub odd: f64,
     /// Share of [broken frames](super::broken_frame) on average over many traces; half of them are damaged copies of
     /// the trace's other frames, right behind those.

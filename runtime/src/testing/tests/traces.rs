@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use proptest::prelude::*;
 
-use super::values;
+use super::{tcp, values};
 use crate::clock::SECOND;
 use crate::port::pcap::Reader;
 use crate::testing::{Network, Trace, TraceFrame, Traffic, fault_plan, trace};
+use crate::wire::tcp::flags;
 use crate::wire::verify::{L4Checksum, l4_checksum};
 use crate::wire::{Layers, symmetric_hash};
 use crate::{Direction, Packet};
@@ -61,7 +62,7 @@ proptest! {
     fn without_strays_and_gaps_a_trace_is_its_conversations(
         trace in trace(&Traffic { odd: 0.0, broken: 0.0, gaps: false, conversations: 2..=3, ..Traffic::default() }),
     ) {
-        // Goal: settings of zero are exact. Method: all frames are sound, and each flow's first frame is an opening.
+        // Goal: settings of zero are exact. Method: all frames are sound and IP; there are as many as openings at least.
         prop_assert!(trace.len() >= 2);
         for frame in &trace.0 {
             prop_assert!(is_sound(frame));
@@ -108,6 +109,19 @@ fn the_same_seed_gives_the_same_traces() {
 }
 
 #[test]
+fn only_gaps_make_connections_begin_in_the_middle() {
+    // Goal: conversations are whole unless asked for. Method: the first frame of single conversations, both ways.
+    let begins_late = |gaps: bool| {
+        let one = Traffic { conversations: 1..=1, odd: 0.0, broken: 0.0, gaps, ..Traffic::default() };
+        let traces = values(&trace(&one), 1, 300);
+        let first = |trace: &Trace| trace.0.first().and_then(|frame| tcp(&frame.bytes));
+        traces.iter().filter_map(first).filter(|(header, _)| !header.has(flags::SYN)).count()
+    };
+    assert_eq!(begins_late(false), 0);
+    assert!(begins_late(true) > 0);
+}
+
+#[test]
 fn shares_are_kept_on_average() {
     // Goal: odd and broken frames come as often as asked for. Method: count unsound frames among many.
     let network = Network { tagged: 0.0, ..Network::default() };
@@ -144,7 +158,6 @@ fn a_trace_takes_no_time_worth_mentioning() {
     let frames: usize = values(&trace(&Traffic::default()), 2, 300).iter().map(Trace::len).sum();
     let taken = start.elapsed();
     assert!(frames > 3_000 && taken.as_secs() < 10, "{frames} frames in {taken:?}");
-    println!("{frames} frames in {taken:?}");
 }
 
 #[test]
