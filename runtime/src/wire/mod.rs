@@ -40,9 +40,9 @@ pub mod udp;
 pub mod verify;
 
 #[cfg(test)]
-mod oracle;
+pub(crate) mod oracle;
 #[cfg(test)]
-mod properties;
+pub(crate) mod properties;
 
 pub use build::FrameBuilder;
 pub use edit::{

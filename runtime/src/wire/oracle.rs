@@ -85,7 +85,7 @@ fn l4_checksums(packet: &SlicedPacket<'_>) -> (u16, u16) {
 }
 
 /// Compares everything the oracle knows about a well-formed frame.
-fn compare(frame: &[u8]) -> Result<(), TestCaseError> {
+pub(crate) fn compare(frame: &[u8]) -> Result<(), TestCaseError> {
     let layers = Layers::parse(frame).expect("the oracle's frames are well-formed");
     let packet = SlicedPacket::from_ethernet(frame).expect("the frame is well-formed");
     let ids: Vec<u16> = packet.vlan_ids().iter().map(|id| id.value()).collect();

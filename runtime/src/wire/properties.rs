@@ -51,7 +51,7 @@ pub(super) fn mangled() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Calls every edit, some with layers that are not this frame's.
-fn edit_all(frame: &mut [u8], layers: &Layers, port: u16) {
+pub(crate) fn edit_all(frame: &mut [u8], layers: &Layers, port: u16) {
     let addresses = [IpAddr::V4(Ipv4Addr::from_bits(port.into())), IpAddr::V6(Ipv6Addr::from([7; 16]))];
     for address in addresses {
         for side in [Side::Source, Side::Destination] {
