@@ -8,10 +8,13 @@ mod check;
 mod log;
 mod nfs;
 mod run;
+mod sim;
 
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand};
 
@@ -30,6 +33,7 @@ enum Command {
     Nfs(nfs::Args),
     Bench(bench::Args),
     Log(log::Args),
+    Sim(sim::Args),
 }
 
 /// How the command ends, where it does not end well.
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Command::Nfs(args) => nfs::nfs(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Log(args) => log::log(&args),
+        Command::Sim(args) => sim::sim(&args),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -76,6 +81,21 @@ fn print(text: impl Display) -> Ended {
         }
         _ => Ok(()),
     }
+}
+
+/// A flag that Ctrl-C sets; a second Ctrl-C ends the command at once.
+fn stop_on_interrupt() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let handler = ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+    if let Err(error) = handler {
+        let _ = writeln!(io::stderr(), "pannier: Ctrl-C will end the command without a summary: {error}");
+    }
+    stop
 }
 
 #[cfg(test)]

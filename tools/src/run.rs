@@ -2,8 +2,6 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use pannier_chains::config::{self, ChainSpec, Document};
@@ -11,7 +9,7 @@ use pannier_chains::run::Progress;
 use pannier_chains::{Outcome, Run, RunError};
 use pannier_replay::{Header, LogError, LogWriter};
 
-use crate::{Ended, Failure, fail, print};
+use crate::{Ended, Failure, fail, print, stop_on_interrupt};
 
 /// Runs a chain on captures
 #[derive(Debug, clap::Args)]
@@ -123,21 +121,6 @@ fn progress_bar(spec: &ChainSpec) -> ProgressBar {
     };
     let style = ProgressStyle::with_template("{elapsed_precise} {bar:40} {msg} packets");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-/// A flag that Ctrl-C sets; a second Ctrl-C ends the command at once.
-fn stop_on_interrupt() -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    let handler = ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
-    if let Err(error) = handler {
-        let _ = writeln!(io::stderr(), "pannier: Ctrl-C will end the run without a summary: {error}");
-    }
-    stop
 }
 
 fn report(outcome: &Outcome, json: bool, writes_to_stdout: bool) -> Ended {

@@ -18,6 +18,7 @@
 //! repair_after_us = 1000
 //! idle_acknowledge_us = 1000
 //! sweep_every_us = 15625
+//! snapshot_bytes = 1048576     # of state in one message to a replacement, about
 //!
 //! [input]
 //! read = "edge.pcapng"         # from the chain file's folder; "-" is standard input; a list of files and of

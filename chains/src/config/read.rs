@@ -33,7 +33,7 @@ pub(super) const TOP: &[&str] = &[
 pub(super) const SECTIONS: &[&str] = &["limits", "input", "output", "faults"];
 
 const LIMITS: &[&str] =
-    &["mtu", "retained_bytes", "waiting", "held", "repair_after_us", "idle_acknowledge_us", "sweep_every_us"];
+    &["mtu", "retained_bytes", "waiting", "held", "repair_after_us", "idle_acknowledge_us", "sweep_every_us", "snapshot_bytes"];
 const STAGE_EXAMPLE: &str = "add a stage: a line `[[stage]]`, and below it `nf = \"monitor\"`";
 /// Most packets that are read at once.
 const MAX_BURST: u64 = 256;
@@ -263,6 +263,7 @@ fn limits(top: &Section<'_>) -> Result<Limits, ChainError> {
         repair_after: micros("repair_after_us", default.repair_after)?,
         idle_acknowledge: micros("idle_acknowledge_us", default.idle_acknowledge)?,
         sweep_every: micros("sweep_every_us", default.sweep_every)?,
+        snapshot_bytes: count("snapshot_bytes", 1, default.snapshot_bytes)?,
     })
 }
 

@@ -34,6 +34,7 @@ impl ChainSpec {
             ("repair_after_us", micros(limits.repair_after)),
             ("idle_acknowledge_us", micros(limits.idle_acknowledge)),
             ("sweep_every_us", micros(limits.sweep_every)),
+            ("snapshot_bytes", limits.snapshot_bytes as u64),
         ];
         pairs(&mut out, &bounds);
         self.write_ends(&mut out);

@@ -17,12 +17,12 @@ pub struct Draw {
 }
 
 /// How often each kind of event happens, in the order of [`Draw::next`].
-const WEIGHTS: [u64; 14] = [490, 110, 90, 30, 15, 10, 80, 30, 50, 50, 25, 5, 10, 30];
+const WEIGHTS: [u64; 16] = [490, 110, 90, 30, 15, 10, 80, 30, 50, 50, 25, 5, 10, 5, 10, 30];
 /// What a run makes of a weight, in quarters. Runs that differ in what happens at all find more than runs that are all
 /// alike (swarm testing: Groce et al., ISSTA 2012).
 const SWARM: [u64; 6] = [0, 1, 4, 4, 8, 16];
 /// Kinds that a run can't do without.
-const NEEDED: [usize; 4] = [0, 1, 6, 13];
+const NEEDED: [usize; 4] = [0, 1, 6, 15];
 
 impl Draw {
     /// The events of a run with these options; the ring has `nodes` nodes.
@@ -32,6 +32,7 @@ impl Draw {
         for kind in (0..weights.len()).filter(|kind| !NEEDED.contains(kind)) {
             weights[kind] = WEIGHTS[kind] * SWARM[random.below(SWARM.len() as u64) as usize];
         }
+        weights[6] = WEIGHTS[6] * [1, 2, 4, 8][random.below(4) as usize];
         for kind in [8, 9] {
             weights[kind] = WEIGHTS[kind] * [4, 8, 16, 32][random.below(4) as usize];
         }
@@ -112,6 +113,8 @@ impl Iterator for Draw {
             10 => self.failure(),
             11 => Event::Pause(self.below(self.nodes)),
             12 => Event::Resume,
+            13 => Event::Cut(self.below(self.nodes)),
+            14 => Event::Mend,
             _ => Event::Orchestrate,
         })
     }

@@ -58,6 +58,10 @@ pub enum Event {
     Pause(u8),
     /// All nodes that stopped go on.
     Resume,
+    /// The link from a node to its successor is cut: what is sent on it, either way, is lost.
+    Cut(u8),
+    /// All links that were cut work again.
+    Mend,
     /// The orchestrator declares dead who is dead, and lets a replacement join.
     Orchestrate,
     /// A ghost takes what was meant for its place.
@@ -90,6 +94,8 @@ impl Event {
             Event::Restart(node) => ("restart", vec![node.into()]),
             Event::Pause(node) => ("pause", vec![node.into()]),
             Event::Resume => ("resume", vec![]),
+            Event::Cut(node) => ("cut", vec![node.into()]),
+            Event::Mend => ("mend", vec![]),
             Event::Orchestrate => ("orchestrate", vec![]),
             Event::GhostDeliver(at) => ("ghost-deliver", vec![at.into()]),
             Event::GhostTick(at) => ("ghost-tick", vec![at.into()]),
@@ -140,6 +146,8 @@ impl FromStr for Event {
             ("restart", &[node]) => Event::Restart(byte(node)?),
             ("pause", &[node]) => Event::Pause(byte(node)?),
             ("resume", &[]) => Event::Resume,
+            ("cut", &[node]) => Event::Cut(byte(node)?),
+            ("mend", &[]) => Event::Mend,
             ("orchestrate", &[]) => Event::Orchestrate,
             ("ghost-deliver", &[at]) => Event::GhostDeliver(byte(at)?),
             ("ghost-tick", &[at]) => Event::GhostTick(byte(at)?),
@@ -165,6 +173,7 @@ mod tests {
             Event::Tick { node: 1, timer: 400, wall: 2_000 },
             Event::Late,
             Event::Resume,
+            Event::Mend,
             Event::Orchestrate,
         ];
         let one = [
@@ -177,6 +186,7 @@ mod tests {
             Event::Suspect,
             Event::Restart,
             Event::Pause,
+            Event::Cut,
             Event::GhostDeliver,
             Event::GhostTick,
             Event::GhostView,

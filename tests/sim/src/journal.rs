@@ -89,7 +89,7 @@ impl Entries {
             self.writers.insert(new.hash, (id, before));
         }
         done.order = self.transactions.len() as u64;
-        self.transactions.insert(id, done);
+        self.transactions.entry(id).or_insert(done);
     }
 }
 

@@ -112,12 +112,13 @@ impl Provenance {
         Provenance { stage, journal, draws: false }
     }
 
-    fn begin(&self, packet: u64, state: &Cells, txn: &mut Txn<'_>) -> u64 {
+    fn begin(&self, packet: u64, path: &[u64], state: &Cells, txn: &mut Txn<'_>) -> u64 {
         let number = match self.draws {
             true => txn.random(),
             false => {
                 let cells = (0..=SWEEPS).map(|key| state.cells.inspect(&key).unwrap_or_default().hash);
-                cells.fold(packet << 8 | self.stage as u64, |id, hash| hash_bytes(id, &hash.to_le_bytes()))
+                let way = path.iter().copied().chain(cells);
+                way.fold(packet << 8 | self.stage as u64, |id, hash| hash_bytes(id, &hash.to_le_bytes()))
             }
         };
         let id = number & !(1 << 63);
@@ -145,7 +146,7 @@ impl Nf for Provenance {
     fn process(&self, frame: &mut Frame<'_>, state: &Cells, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
         let (packet, path) = (number(frame.bytes()), path(frame.bytes()));
         let script = Script::of(packet, self.stage);
-        let id = self.begin(packet, state, txn);
+        let id = self.begin(packet, &path, state, txn);
         append(frame, id);
         let (mut read, mut written) = (Vec::new(), Vec::new());
         for &(key, writes) in &script.touches {
@@ -184,7 +185,7 @@ impl Nf for Provenance {
         if rows.is_empty() {
             return Ok(());
         }
-        let id = self.begin(rows[0].1, state, txn);
+        let id = self.begin(rows[0].1, &[], state, txn);
         let mut removed = Vec::new();
         for (key, _) in rows {
             txn.delete(&state.fleeting, &key)?;

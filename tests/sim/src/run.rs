@@ -73,22 +73,28 @@ pub(crate) fn play_thoroughly(
     Ok(finish(&mut world, events))
 }
 
-/// Plays a schedule and tells what happens, event by event.
+/// What happened in a schedule.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Event by event, for people.
+    pub text: String,
+    /// The promise that was broken.
+    pub broken: Option<Broken>,
+}
+
+/// Plays a schedule with all checks after each step, and tells what happens.
 ///
 /// # Errors
 /// Options that make no ring.
-pub fn timeline(options: Options, events: &[Event]) -> Result<String, OptionsError> {
+pub fn timeline(options: Options, events: &[Event]) -> Result<Told, OptionsError> {
     let _mutation = Mutation::of(&options);
     let mut world = World::new(options)?;
     world.thorough = true;
     world.tell();
-    let ended = finish(&mut world, events);
-    let mut text = world.told().to_owned();
-    match ended {
-        Ok(()) => text.push_str("every promise is kept\n"),
-        Err(failure) => text.push_str(&format!("BROKEN {}\n", failure.broken)),
-    }
-    Ok(text)
+    let broken = finish(&mut world, events).err().map(|failure| failure.broken);
+    let end =
+        broken.as_ref().map_or("every promise was kept".to_owned(), |broken| format!("BROKEN {broken}"));
+    Ok(Told { text: format!("{}{end}\n", world.told()), broken })
 }
 
 /// Plays a schedule: its events, then calm.

@@ -29,6 +29,7 @@ held = 20
 repair_after_us = 5
 idle_acknowledge_us = 6
 sweep_every_us = 7
+snapshot_bytes = 8
 
 [input]
 read = ["a.pcap", { side = "outside", file = "/b.pcap" }, "-"]
@@ -70,6 +71,7 @@ fn every_key_of_a_chain_file_arrives() {
         repair_after: 5_000,
         idle_acknowledge: 6_000,
         sweep_every: 7_000,
+        snapshot_bytes: 8,
     };
     assert_eq!((plan.limits, chain.burst, chain.origin.as_str()), (limits, 8, "edge.toml"));
     assert_eq!(chain.faults, Faults { loss: 0.25, duplicate: 1.0, reorder: 0.5, delay: 0.125 });

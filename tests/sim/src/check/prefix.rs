@@ -3,7 +3,7 @@
 use pannier_runtime::dependency::Vector;
 use pannier_runtime::ring::{Node, Store};
 
-use super::{Broken, Scene, broken, cell, keys, once};
+use super::{Broken, Scene, broken, causality, cell, keys, once};
 use crate::journal::Entries;
 
 /// What a replica holds, its predecessor in the group holds or held.
@@ -60,7 +60,7 @@ impl Watch {
             seen[stage] = Some([store.versions, store.commit]);
             numbers(scene, node, stage, store)?;
         }
-        Ok(())
+        causality::locally(node, plan.held_by(index), &scene.journal().entries())
     }
 }
 

@@ -1,5 +1,6 @@
 //! A world: real nodes, links, views, recoveries and an orchestrator, in which one event happens after the other.
 
+mod look;
 mod network;
 mod turns;
 
@@ -20,6 +21,8 @@ use crate::provenance::Provenance;
 const CHECK_EVERY: u64 = 50;
 /// Rounds in which a world without faults must come to rest: repair waits up to 32 of them.
 const CALM_ROUNDS: usize = 2_000;
+/// How many of the oldest messages may be picked in a random schedule.
+const REACH: usize = 12;
 /// Nodes that may live on although they were declared dead.
 const MOST_GHOSTS: usize = 3;
 
@@ -42,6 +45,8 @@ pub struct World {
     journal: Journal,
     nodes: Vec<Option<Node>>,
     paused: Vec<bool>,
+    /// By node: the link to its successor is cut.
+    cut: Vec<bool>,
     /// Nodes that were declared dead although they run.
     ghosts: Vec<Node>,
     /// Messages on the links with their receivers, oldest first.
@@ -56,6 +61,8 @@ pub struct World {
     spare: Spare,
     now: Now,
     steps: u64,
+    /// How many of the oldest messages may be picked: others are too young.
+    reach: usize,
     /// Each step is followed by all checks, not only every fiftieth.
     pub thorough: bool,
     watch: Watch,
@@ -108,6 +115,7 @@ impl World {
             options,
             nodes: Vec::new(),
             paused: vec![false; plan.nodes()],
+            cut: vec![false; plan.nodes()],
             plan,
             nfs,
             journal,
@@ -120,6 +128,7 @@ impl World {
             spare: Spare::default(),
             now: Now { timer: 1, wall: 1 },
             steps: 0,
+            reach: REACH,
             thorough: false,
             watch: Watch::default(),
             released: Vec::new(),
@@ -188,6 +197,7 @@ impl World {
         self.note(|| "      the faults end".to_owned());
         self.ghosts.clear();
         self.paused.fill(false);
+        self.cut.fill(false);
         self.network.append(&mut self.aside);
         for _ in 0..CALM_ROUNDS {
             self.round();

@@ -10,8 +10,6 @@ use crate::timeline::{describe, short};
 
 /// Messages beyond which links lose what is sent.
 const CROWDED: usize = 400;
-/// How many of the oldest messages may be picked for delivery: others are too young.
-pub(super) const REACH: usize = 12;
 
 /// Whether a message is an acknowledgement: idle links exchange them without end.
 pub(super) fn is_acknowledgement(packet: &Packet) -> bool {
@@ -21,7 +19,7 @@ pub(super) fn is_acknowledgement(packet: &Packet) -> bool {
 impl World {
     /// The index of the message that `at` picks of the oldest ones.
     pub(super) fn pick(&self, at: u8) -> Option<usize> {
-        usize::from(at).checked_rem(self.network.len().min(REACH))
+        usize::from(at).checked_rem(self.network.len().min(self.reach))
     }
 
     /// Delivers a message, and later ones to the same node in the same burst.
@@ -31,7 +29,9 @@ impl World {
         self.note(|| format!("      {}", describe(to, &first)));
         let mut burst = vec![first];
         while burst.len() < usize::from(most) {
-            let Some(at) = self.network.iter().take(REACH).position(|(other, _)| *other == to) else { break };
+            let Some(at) = self.network.iter().take(self.reach).position(|(other, _)| *other == to) else {
+                break;
+            };
             let (_, next) = self.network.remove(at);
             self.note(|| format!("      {}", describe(to, &next)));
             burst.push(next);
@@ -64,7 +64,7 @@ impl World {
 
     /// What was meant for the place of a node, for its ghost.
     pub(super) fn meant_for(&self, index: usize) -> Vec<Packet> {
-        let mine = self.network.iter().take(2 * REACH).filter(|(to, _)| *to == index);
+        let mine = self.network.iter().take(2 * self.reach).filter(|(to, _)| *to == index);
         mine.map(|(_, packet)| packet.clone()).collect()
     }
 
@@ -72,9 +72,10 @@ impl World {
     pub(super) fn route(&mut self, index: usize, mut out: Output, is_ghost: bool) {
         let (before, after) = (self.plan.predecessor(index), self.plan.successor(index));
         let room = CROWDED.saturating_sub(self.network.len());
-        let forward = out.forward.drain(..).map(|packet| (after, packet));
-        let sent: Vec<(usize, Packet)> =
-            forward.chain(out.backward.drain(..).map(|packet| (before, packet))).take(room).collect();
+        let (cut_before, cut_after) = (self.cut[before], self.cut[index]);
+        let forward = out.forward.drain(..).map(|packet| (after, packet)).filter(|_| !cut_after);
+        let backward = out.backward.drain(..).map(|packet| (before, packet)).filter(|_| !cut_before);
+        let sent: Vec<(usize, Packet)> = forward.chain(backward).take(room).collect();
         for (to, packet) in &sent {
             self.note(|| format!("        sends {}", describe(*to, packet)));
         }

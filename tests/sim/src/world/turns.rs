@@ -43,6 +43,8 @@ impl World {
             }
             Event::Pause(node) => self.paused[place(node)] = true,
             Event::Resume => self.paused.fill(false),
+            Event::Cut(node) => self.cut[place(node)] = true,
+            Event::Mend => self.cut.fill(false),
             Event::Orchestrate => self.orchestrate(),
             Event::GhostDeliver(at) => self.ghost(at, |world, ghost, out| {
                 let mut burst = world.meant_for(ghost.index());
@@ -126,6 +128,7 @@ impl World {
     /// Every node is to hear of the newest view, each in its time.
     pub(super) fn announce(&mut self) {
         let view = self.orchestrator.view();
+        self.views.retain(|(_, earlier)| self.reach == super::REACH || earlier.number > view.number);
         self.views.extend((0..self.nodes.len()).map(|to| (to, view.clone())));
     }
 
