@@ -57,6 +57,7 @@ pub(crate) enum Found<'a> {
 }
 
 /// Writes that are not committed. Emptied and used again, so that it stops allocating once it has grown.
+#[cfg_attr(feature = "testing", derive(Clone))]
 #[derive(Debug)]
 pub struct WriteSet {
     entries: Vec<Entry>,
