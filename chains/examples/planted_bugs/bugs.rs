@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pannier_runtime::clock::SECOND;
 use pannier_runtime::testing::{CrashAt, FaultPlan, Trace, TraceFrame};
@@ -38,7 +38,7 @@ fn host(frame: &[u8]) -> Result<[u8; 4], Abort> {
 }
 
 /// No mistake: limits how many packets a host may send within ten seconds.
-pub fn sound() -> impl Nf<State = Hosts> {
+pub(crate) fn sound() -> impl Nf<State = Hosts> {
     nf(|frame, state: &Hosts, txn| {
         let host = host(frame.bytes())?;
         let sent = txn.peek(&state.by_host, &host)?.map_or(0, |sent| *sent) + 1;
@@ -48,7 +48,7 @@ pub fn sound() -> impl Nf<State = Hosts> {
 }
 
 /// Asks the operating system when the host was seen last.
-pub fn reads_the_system_clock() -> impl Nf<State = Hosts> {
+pub(crate) fn reads_the_system_clock() -> impl Nf<State = Hosts> {
     nf(|frame, state: &Hosts, txn| {
         let now =
             SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| Abort { reason: "time_travel" })?;
@@ -58,7 +58,7 @@ pub fn reads_the_system_clock() -> impl Nf<State = Hosts> {
 }
 
 /// The same in whole seconds: runs that follow on each other agree.
-pub fn reads_a_clock_in_seconds() -> impl Nf<State = Hosts> {
+pub(crate) fn reads_a_clock_in_seconds() -> impl Nf<State = Hosts> {
     nf(|frame, state: &Hosts, txn| {
         let now =
             SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| Abort { reason: "time_travel" })?;
@@ -68,7 +68,7 @@ pub fn reads_a_clock_in_seconds() -> impl Nf<State = Hosts> {
 }
 
 /// Lets a burst pass for as long as a stopwatch of its own says.
-pub fn keeps_a_stopwatch() -> impl Nf<State = Hosts> {
+pub(crate) fn keeps_a_stopwatch() -> impl Nf<State = Hosts> {
     let started = Instant::now();
     nf(move |frame, state: &Hosts, txn| {
         txn.put(&state.by_host, host(frame.bytes())?, started.elapsed().as_nanos() as u64)?;
@@ -76,8 +76,28 @@ pub fn keeps_a_stopwatch() -> impl Nf<State = Hosts> {
     })
 }
 
+/// Gives up what takes too long, by a stopwatch of its own: no outcome holds the time.
+pub(crate) fn gives_up_after_a_while() -> impl Nf<State = Hosts> {
+    let started = Instant::now();
+    nf(move |frame, state: &Hosts, txn| {
+        txn.put(&state.by_host, host(frame.bytes())?, 1)?;
+        let late = started.elapsed() > Duration::from_millis(1);
+        Ok(if late { Verdict::Drop("too_late") } else { Verdict::Forward })
+    })
+}
+
+/// Drops packets in every other millisecond: what comes of a packet looks like chance.
+pub(crate) fn drops_every_other_millisecond() -> impl Nf<State = Hosts> {
+    nf(|frame, state: &Hosts, txn| {
+        let now =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| Abort { reason: "time_travel" })?;
+        txn.put(&state.by_host, host(frame.bytes())?, 1)?;
+        Ok(if now.as_millis() % 2 == 0 { Verdict::Drop("even") } else { Verdict::Forward })
+    })
+}
+
 /// Deals packets out to four servers in turn, by a counter in the closure.
-pub fn counts_in_the_closure() -> impl Nf<State = Hosts> {
+pub(crate) fn counts_in_the_closure() -> impl Nf<State = Hosts> {
     let turn = AtomicU64::new(0);
     nf(move |frame, state: &Hosts, txn| {
         let server = turn.fetch_add(1, Ordering::Relaxed) % 4;
@@ -87,7 +107,7 @@ pub fn counts_in_the_closure() -> impl Nf<State = Hosts> {
 }
 
 /// Limits what a host sends, by a map in the closure.
-pub fn counts_in_a_map_of_the_closure() -> impl Nf<State = Hosts> {
+pub(crate) fn counts_in_a_map_of_the_closure() -> impl Nf<State = Hosts> {
     let sent: Mutex<HashMap<[u8; 4], u64>> = Mutex::new(HashMap::new());
     nf(move |frame, state: &Hosts, txn| {
         let host = host(frame.bytes())?;
@@ -100,7 +120,7 @@ pub fn counts_in_a_map_of_the_closure() -> impl Nf<State = Hosts> {
 }
 
 /// Gives each host a server: the first of a set, whichever that is.
-pub fn iterates_a_hash_set() -> impl Nf<State = Hosts> {
+pub(crate) fn iterates_a_hash_set() -> impl Nf<State = Hosts> {
     let servers: HashSet<u64> = (1..=8).collect();
     nf(move |frame, state: &Hosts, txn| {
         let first = servers.iter().next().copied().unwrap_or(0);
@@ -110,7 +130,7 @@ pub fn iterates_a_hash_set() -> impl Nf<State = Hosts> {
 }
 
 /// Picks a server anew for each packet from a map that it has just filled.
-pub fn iterates_a_new_hash_map() -> impl Nf<State = Hosts> {
+pub(crate) fn iterates_a_new_hash_map() -> impl Nf<State = Hosts> {
     nf(|frame, state: &Hosts, txn| {
         let load: HashMap<u64, u64> = (1..=8).map(|server| (server, 0)).collect();
         let least = load.iter().min_by_key(|(_, load)| **load).map_or(0, |(server, _)| *server);
@@ -120,7 +140,7 @@ pub fn iterates_a_new_hash_map() -> impl Nf<State = Hosts> {
 }
 
 /// Translates the source, then notes the translation, and does not care whether there was room for it.
-pub fn edits_before_a_refused_write() -> impl Nf<State = Translations> {
+pub(crate) fn edits_before_a_refused_write() -> impl Nf<State = Translations> {
     nf(|frame, state: &Translations, txn| {
         if frame.direction() == Direction::Inbound {
             return Ok(Verdict::Forward);
@@ -144,7 +164,7 @@ pub fn edits_before_a_refused_write() -> impl Nf<State = Translations> {
 
 /// Numbers hosts in the order of their appearance, in a map beside the tables. Each is numbered once, so that the
 /// same instance always gives the same answer.
-pub fn remembers_beside_its_tables() -> impl Nf<State = Hosts> {
+pub(crate) fn remembers_beside_its_tables() -> impl Nf<State = Hosts> {
     let numbers: Arc<Mutex<HashMap<[u8; 4], u64>>> = Arc::default();
     nf(move |frame, state: &Hosts, txn| {
         let host = host(frame.bytes())?;
@@ -157,7 +177,7 @@ pub fn remembers_beside_its_tables() -> impl Nf<State = Hosts> {
 }
 
 /// Counts packets in a `static`.
-pub fn counts_in_a_static() -> impl Nf<State = Hosts> {
+pub(crate) fn counts_in_a_static() -> impl Nf<State = Hosts> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     nf(|frame, state: &Hosts, txn| {
         txn.put(&state.by_host, host(frame.bytes())?, COUNT.fetch_add(1, Ordering::Relaxed))?;
@@ -166,7 +186,7 @@ pub fn counts_in_a_static() -> impl Nf<State = Hosts> {
 }
 
 /// Takes it for granted that there is room.
-pub fn panics_when_a_table_is_full() -> impl Nf<State = Hosts> {
+pub(crate) fn panics_when_a_table_is_full() -> impl Nf<State = Hosts> {
     nf(|frame, state: &Hosts, txn| {
         txn.put(&state.by_host, host(frame.bytes())?, 1).expect("there is room for everybody");
         Ok(Verdict::Forward)
@@ -174,7 +194,7 @@ pub fn panics_when_a_table_is_full() -> impl Nf<State = Hosts> {
 }
 
 /// Packets of twelve hosts, three of them new before each crash of [`faults`], with answers.
-pub fn trace() -> Trace {
+pub(crate) fn trace() -> Trace {
     let frame = |number: u16| {
         let host = [10, 0, 0, (number / 4) as u8 + 1];
         let (inside, outside) = (5_000 + number, 53);
@@ -193,7 +213,7 @@ pub fn trace() -> Trace {
 }
 
 /// The head and the replica die, and links lose units.
-pub fn faults() -> FaultPlan {
+pub(crate) fn faults() -> FaultPlan {
     let crashes = vec![
         CrashAt { node: 0, packet: 12 },
         CrashAt { node: 1, packet: 24 },

@@ -12,6 +12,8 @@ fn main() {
     show("reads the system clock", bugs::reads_the_system_clock);
     show("reads a clock in seconds", bugs::reads_a_clock_in_seconds);
     show("keeps a stopwatch", bugs::keeps_a_stopwatch);
+    show("gives up after a while", bugs::gives_up_after_a_while);
+    show("drops every other millisecond", bugs::drops_every_other_millisecond);
     show("counts in the closure", bugs::counts_in_the_closure);
     show("counts in a map of the closure", bugs::counts_in_a_map_of_the_closure);
     show("iterates a hash set", bugs::iterates_a_hash_set);

@@ -287,6 +287,7 @@ impl<N: Nf> Audit<N> {
         let swallowed = tried.outcome.frame.as_ref() == Some(edited)
             && edited != original
             && !is_there(&row)
+            && tried.outcome.emitted == kept.emitted
             && others(&tried.outcome) == others(kept);
         if !swallowed || self.may_refuse.contains(table) {
             return Ok(());

@@ -19,6 +19,9 @@ const MANY: usize = 512;
 /// How long a coarse clock is given to show: more than a second.
 pub(super) const COARSE: Duration = Duration::from_millis(1_100);
 
+/// How long it is given where nobody wants to wait.
+const QUICK: Duration = Duration::from_millis(30);
+
 /// A cause, and what was seen of it.
 pub(super) type Verdict = (Cause, String);
 
@@ -51,14 +54,14 @@ impl<N: Nf> Experiments<'_, N> {
             let seen = "a number in the outcome grows with the time that passes between runs";
             return Ok((Cause::Clock, seen.to_owned()));
         }
-        let mut samples = self.sample()?;
-        if !samples.is_settled() && agree(&samples.fresh) {
-            samples = self.sample()?; // a clock that ticked once does not do so again
-        }
+        let earlier = self.sample()?;
+        let samples = self.sample()?;
+        // A clock that has ticked meanwhile does not tick at the same run again.
+        let counts_runs = !agree(&samples.again) && samples.again == earlier.again;
         let (live, fresh) = (&samples.live[0], &samples.fresh[0]);
         match (agree(&samples.fresh), samples.is_settled()) {
-            (true, true) if self.moves_on(live)? => {
-                let seen = "equal runs agree now, and another outcome comes when time has passed";
+            (true, _) if !counts_runs && self.moves_on(&samples)? => {
+                let seen = "equal runs agree at one moment, and another outcome comes when time has passed";
                 Ok((Cause::Clock, seen.to_owned()))
             }
             (true, true) if live == fresh => {
@@ -139,13 +142,17 @@ impl<N: Nf> Experiments<'_, N> {
         }))
     }
 
-    /// Whether the live instance does something else when time has passed.
-    fn moves_on(&self, now: &Outcome) -> Result<bool, String> {
-        let began = Instant::now();
-        let patience = if self.quick { Duration::from_millis(30) } else { COARSE };
+    /// Whether an instance does something else when time has passed: one that is new then, one that was new before,
+    /// or the live one.
+    fn moves_on(&self, samples: &Samples) -> Result<bool, String> {
+        let (aging, began) = ((self.factory)(), Instant::now());
+        let patience = if self.quick { QUICK } else { COARSE };
         while began.elapsed() < patience {
             sleep(Duration::from_millis(1));
-            if self.bench.on(self.live)? != *now {
+            let (new, old, live) =
+                (self.bench.on(&(self.factory)())?, self.bench.on(&aging)?, self.bench.on(self.live)?);
+            let others_move = old != samples.fresh[0] || live != samples.live[0];
+            if new != samples.fresh[0] || samples.is_settled() && others_move {
                 return Ok(true);
             }
         }

@@ -162,13 +162,13 @@ impl<'a, N: Nf> Pass<'a, N> {
         if let Some(found) = ledger.failure {
             return Err(found);
         }
-        let broken = self.chain.broken_promises();
-        if !broken.is_empty() {
-            return Err((Failure::new(Cause::BrokenPromise, broken.join("; ")), None));
-        }
         if let Some(store) = self.chain.node(0).and_then(|node| node.store(0)) {
             let partitions = self.chain.plan().layout.partitions;
             model::check(&ledger.history, &ledger.released, store, partitions)?;
+        }
+        let broken = self.chain.broken_promises();
+        if !broken.is_empty() {
+            return Err((Failure::new(Cause::BrokenPromise, broken.join("; ")), None));
         }
         Ok(Passed {
             summary: self.chain.summary(),
