@@ -1,5 +1,6 @@
 //! Files: the trace and the fault plan of a failure, to look at and to run again.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::io;
@@ -39,6 +40,7 @@ pub(super) struct Setup<'a> {
     pub(super) f: usize,
     pub(super) partitions: usize,
     pub(super) faults: &'a FaultPlan,
+    pub(super) may_refuse: &'a BTreeSet<String>,
     pub(super) message: &'a str,
 }
 
@@ -98,10 +100,11 @@ fn schedule_text(setup: &Setup<'_>, capture: &Path) -> String {
          let links = {links:?};\n\
          let crashes = vec![{}];\n\
          let faults = FaultPlan {{ seed: {seed}, links, crashes }};\n\
-         Survival::of(|| my_nf()).f({}).partitions({}).trace(&trace).faults(&faults).run().unwrap();\n",
+         Survival::of(|| my_nf()).f({}).partitions({}){}.trace(&trace).faults(&faults).run().unwrap();\n",
         crashes.join(", "),
         setup.f,
         setup.partitions,
+        setup.may_refuse.iter().map(|table| format!(".may_refuse({table:?})")).collect::<String>(),
     );
     text
 }

@@ -275,7 +275,8 @@ impl<N: Nf> Survival<N> {
         let Some(root) = &self.root else { return failure };
         let (f, partitions, faults) = (self.f, self.partitions, &self.faults);
         let message = failure.to_string();
-        let setup = files::Setup { f, partitions, faults, message: &message };
+        let may_refuse = &self.may_refuse;
+        let setup = files::Setup { f, partitions, faults, may_refuse, message: &message };
         failure.written(files::write(root, &self.trace.0[..end], &setup))
     }
 }
