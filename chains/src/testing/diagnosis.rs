@@ -13,6 +13,9 @@ use super::outcome::Outcome;
 /// Runs in each sample.
 const RUNS: usize = 32;
 
+/// Runs without a pause between them, before those with one.
+const FAST: usize = 8;
+
 /// Runs of fresh instances in which outcomes of an order may recur.
 const MANY: usize = 512;
 
@@ -127,7 +130,7 @@ impl<N: Nf> Experiments<'_, N> {
     /// runs. A counter grows with the runs alone.
     fn grows_with_time(&self, nf: &N) -> Result<bool, String> {
         let mut runs = Vec::new();
-        for pause in [0; 8].into_iter().chain([12; 5]) {
+        for pause in [0; FAST].into_iter().chain([12; 5]) {
             sleep(Duration::from_millis(pause));
             runs.push(self.bench.on(nf)?.flat());
         }
@@ -136,9 +139,10 @@ impl<N: Nf> Experiments<'_, N> {
             return Ok(false);
         }
         Ok(numbers(&runs).any(|number| {
-            let (fast, slow) = (number[7].wrapping_sub(number[0]), number[12].wrapping_sub(number[7]));
-            let moves = number[7..].windows(2).all(|pair| pair[0] < pair[1]);
-            moves && number.is_sorted() && slow / 5 > 8 * fast.div_ceil(7)
+            let mut steps: Vec<u64> = number.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+            let slowest = steps[FAST - 1..].iter().copied().min().unwrap_or(0);
+            steps[..FAST - 1].sort_unstable(); // one of them may have been interrupted
+            number.is_sorted() && slowest > 8 * steps[FAST / 2 - 1]
         }))
     }
 
