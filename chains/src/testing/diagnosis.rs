@@ -92,6 +92,11 @@ impl<N: Nf> Experiments<'_, N> {
         let mut counts: HashMap<u64, usize> = HashMap::new();
         digests.iter().for_each(|digest| *counts.entry(*digest).or_default() += 1);
         let seen = format!("{} fresh instances did {} things", digests.len(), counts.len());
+        if counts.len() == 1 {
+            // They agree now and did not before: something moved on its own, or was moved once.
+            let cause = if self.moves_on(&self.sample()?)? { Cause::Clock } else { Cause::SharedState };
+            return Ok((cause, format!("{seen}, and another one before")));
+        }
         if has_streaks(&digests, &counts) {
             return Ok((Cause::Clock, format!("{seen}, each for a while")));
         }
