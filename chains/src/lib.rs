@@ -4,6 +4,8 @@ pub mod chain;
 pub mod config;
 pub mod draw;
 pub mod run;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use chain::{Chain, ChainStage, Summary};
 pub use run::{Outcome, Run, RunError};

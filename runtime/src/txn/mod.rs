@@ -6,6 +6,8 @@
 pub mod delta;
 #[cfg(test)]
 mod model_tests;
+#[cfg(feature = "testing")]
+mod rehearsal;
 mod write_set;
 
 use std::ops::Deref;
@@ -177,13 +179,22 @@ pub struct Txn<'a> {
     now: Nanos,
     /// Delta bytes at which this transaction has become too large.
     ceiling: usize,
+    #[cfg(feature = "testing")]
+    new_rows: rehearsal::NewRows,
 }
 
 impl<'a> Txn<'a> {
     /// Begins a transaction at the time `now`, in nanoseconds since the Unix epoch.
     pub fn new(work: &'a mut Workspace, pool: &'a mut Pool, now: Nanos) -> Self {
         let ceiling = work.writes.delta_bytes() + work.delta_limit;
-        Txn { work, pool, now, ceiling }
+        Txn {
+            work,
+            pool,
+            now,
+            ceiling,
+            #[cfg(feature = "testing")]
+            new_rows: rehearsal::NewRows::default(),
+        }
     }
 
     /// The transaction's time in nanoseconds since the Unix epoch: when its packet arrived at the chain.
@@ -395,6 +406,10 @@ impl<'a> Txn<'a> {
             }
         };
         if value.is_some() && !present {
+            #[cfg(feature = "testing")]
+            if self.refuses(table, key) {
+                return Err(Abort::TABLE_FULL);
+            }
             self.make_room(table, place)?;
         }
         let (number, value) = (number(table), value.map(IntoBytes::as_bytes));
