@@ -1,4 +1,3 @@
-//! What the suites share: the example chain, a world of nodes under one seed, and the promises that it must keep.
+//! What the suites share: the example chain.
 
 pub mod edge;
-pub mod world;

@@ -30,8 +30,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("nf-lib", &["runtime"]),
     ("chains", &["nf-lib", "runtime"]),
     ("replay", &["runtime"]),
-    ("tests", &["chains", "replay", "nf-lib", "runtime"]),
-    (TOOLS, &["chains", "replay", "nf-lib", "runtime"]),
+    ("tests/sim", &["runtime"]),
+    ("tests", &["tests/sim", "chains", "replay", "nf-lib", "runtime"]),
+    (TOOLS, &["tests/sim", "chains", "replay", "nf-lib", "runtime"]),
 ];
 /// Every crate below this folder follows the folder's arrows.
 const TOOLS: &str = "tools";

@@ -2,8 +2,10 @@
 
 mod captures;
 mod crashes;
+mod exhaustive;
 mod layering;
 mod log;
+mod mutants;
 mod runs;
 mod schedules;
 mod source;

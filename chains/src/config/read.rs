@@ -32,8 +32,16 @@ pub(super) const TOP: &[&str] = &[
 /// Those that are tables.
 pub(super) const SECTIONS: &[&str] = &["limits", "input", "output", "faults"];
 
-const LIMITS: &[&str] =
-    &["mtu", "retained_bytes", "waiting", "held", "repair_after_us", "idle_acknowledge_us", "sweep_every_us", "snapshot_bytes"];
+const LIMITS: &[&str] = &[
+    "mtu",
+    "retained_bytes",
+    "waiting",
+    "held",
+    "repair_after_us",
+    "idle_acknowledge_us",
+    "sweep_every_us",
+    "snapshot_bytes",
+];
 const STAGE_EXAMPLE: &str = "add a stage: a line `[[stage]]`, and below it `nf = \"monitor\"`";
 /// Most packets that are read at once.
 const MAX_BURST: u64 = 256;

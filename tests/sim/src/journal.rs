@@ -55,8 +55,8 @@ pub struct Entries {
     pub transactions: ById<Transaction>,
     /// By the hash of a cell: the transaction that wrote it, and the hash before.
     pub writers: ById<(u64, u64)>,
-    /// Incarnation and number of the attempt that is under way or was the last.
-    attempt: (u64, u64),
+    /// The incarnation that has its turn, where anybody tells.
+    turn_of: u64,
     /// By incarnation: the number that its last attempt drew, where that came to nothing.
     drawn_in_vain: HashMap<u64, u64>,
     /// The first number that an aborted attempt kept for itself.
@@ -66,13 +66,15 @@ pub struct Entries {
 impl Entries {
     /// A node has a turn.
     pub fn turn_of(&mut self, incarnation: u64) {
-        self.attempt.0 = incarnation;
+        self.turn_of = incarnation;
     }
 
     /// An attempt begins, and has drawn `number`. If the one before it came to nothing, that drew the same.
     pub fn begin(&mut self, number: u64) {
-        let incarnation = self.attempt.0;
-        self.attempt.1 = number;
+        let incarnation = self.turn_of;
+        if incarnation == 0 {
+            return; // nobody tells whose turn it is
+        }
         if let Some(vain) = self.drawn_in_vain.insert(incarnation, number)
             && vain != number
         {
@@ -83,7 +85,7 @@ impl Entries {
 
     /// The attempt's transaction stays.
     pub fn commit(&mut self, id: u64, mut done: Transaction) {
-        self.drawn_in_vain.remove(&self.attempt.0);
+        self.drawn_in_vain.remove(&self.turn_of);
         for (key, new) in &done.written {
             let before = done.read.iter().find(|(read, _)| read == key).map_or(0, |(_, old)| old.hash);
             self.writers.insert(new.hash, (id, before));

@@ -9,8 +9,9 @@ use pannier_runtime::entropy::Entropy;
 use pannier_runtime::port::Faults;
 use pannier_runtime::ring::{Node, Plan};
 use pannier_runtime::{Direction, Packet};
-use pannier_tests::world::promises::{self, Scene};
-use pannier_tests::world::{Journal, Provenance, path};
+use pannier_sim::check::{self, Scene};
+use pannier_sim::provenance::path;
+use pannier_sim::{Journal, Provenance};
 
 use super::{BURST, Case, STAGES, TRACE, for_every_index, play};
 
@@ -21,13 +22,13 @@ fn no_crash_undoes_a_transaction_of_what_was_released() {
     let trace = trace();
     for_every_index(TRACE / 8, |case| {
         for unit_frames in [1, BURST] {
-            check(&trace, case, unit_frames)
+            play_and_check(&trace, case, unit_frames)
                 .unwrap_or_else(|broken| panic!("{case:?}, unit {unit_frames}: {broken}"));
         }
     });
 }
 
-fn check(trace: &[Packet], case: Case, unit_frames: usize) -> Result<(), String> {
+fn play_and_check(trace: &[Packet], case: Case, unit_frames: usize) -> Result<(), String> {
     let mut plan = Plan::new(STAGES, case.nodes.len()).map_err(|wrong| wrong.to_string())?;
     plan.unit_frames = unit_frames;
     let journal = Journal::default();
@@ -39,7 +40,8 @@ fn check(trace: &[Packet], case: Case, unit_frames: usize) -> Result<(), String>
         .map_err(|wrong| wrong.to_string())?;
     let released = play(&mut chain, trace, case, |packet| path(packet.frame()));
     let ended = Ended { chain, journal, released };
-    promises::check_heads(&ended).and_then(|()| promises::check_rest(&ended))
+    let held = check::of_heads(&ended).and_then(|()| check::at_rest(&ended));
+    held.map_err(|broken| broken.to_string())
 }
 
 /// Numbered packets of a few flows, three in ten of them inbound, some with little room for a unit.
