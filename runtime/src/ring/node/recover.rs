@@ -2,7 +2,7 @@
 
 use super::{Node, Output, sign};
 use crate::clock::Nanos;
-use crate::dependency::Vector;
+use crate::dependency::{PartitionSet, Vector, Version};
 use crate::limits::MAX_PARTITIONS;
 use crate::packet::{Kind, Packet};
 use crate::piggyback::{Damage, RecordView, UnitView, select};
@@ -11,6 +11,9 @@ use crate::ring::retained::Retained;
 use crate::ring::store::Store;
 use crate::ring::view::{Standing, View};
 use crate::txn::delta;
+
+/// More transactions than any store sees: up to here no version overflows, beyond it one is damage.
+const MOST_VERSIONS: Version = 1 << 62;
 
 /// Where a node is in its life.
 #[derive(Debug)]
@@ -148,6 +151,9 @@ impl Node {
         let mut stages = Vec::new();
         while let Some(stage) = body.u8() {
             let store = self.store(usize::from(stage)).ok_or(Damage::ForeignStage)?;
+            if stages.contains(&stage) {
+                return Err(Damage::Record); // an answer holds each store once, however often it is asked for
+            }
             answer.push(stage);
             put_store(store, self.plan.layout.partitions, &mut answer);
             stages.push(stage);
@@ -202,24 +208,40 @@ impl Node {
         if joining.view != view {
             return Ok(false);
         }
+        let mut asked: Vec<usize> =
+            joining.pending.iter().filter(|p| p.1 == source).map(|&(stage, _)| stage).collect();
         let mut stores = Vec::new();
         loop {
             match body.u8().ok_or(Damage::Record)? {
                 u8::MAX => break,
                 stage => {
-                    let nf = self.nfs.get(usize::from(stage)).ok_or(Damage::ForeignStage)?;
-                    let is_tail = self.plan.tail(usize::from(stage)) == self.index;
-                    let mut store = Store::new(nf.new_state(&self.plan.layout), is_tail);
+                    let stage = usize::from(stage);
+                    let at = asked.iter().position(|s| *s == stage).ok_or(Damage::ForeignStage)?;
+                    asked.swap_remove(at);
+                    let is_tail = self.plan.tail(stage) == self.index;
+                    let mut store = Store::new(self.nfs[stage].new_state(&self.plan.layout), is_tail);
                     take_store(&mut store, self.plan.layout.partitions, &mut body)?;
-                    stores.push((usize::from(stage), store));
+                    stores.push((stage, store));
                 }
             }
         }
+        if !asked.is_empty() {
+            return Err(Damage::Record);
+        }
+        // What this node retains must be committed one day: it has a store of its own for each record.
+        let passed_on = |record: RecordView<'_>| {
+            let stage = usize::from(record.stage);
+            stage < self.plan.stages()
+                && self.plan.holds(self.index, stage)
+                && self.plan.tail(stage) != self.index
+        };
         let mut units = Vec::new();
         while !body.is_empty() {
             let len = body.u32().ok_or(Damage::Record)?;
             let unit = body.bytes(len as usize).ok_or(Damage::Record)?;
-            UnitView::parse(unit)?;
+            if !UnitView::parse(unit)?.records().all(passed_on) {
+                return Err(Damage::ForeignStage);
+            }
             units.push(unit);
         }
         joining.pending.retain(|&(_, from)| from != source);
@@ -265,11 +287,16 @@ fn take_store(store: &mut Store, partitions: usize, body: &mut Reader<'_>) -> Re
             vector.0[partition] = body.u64().ok_or(Damage::Record)?;
         }
     }
+    let [versions, commit] = vectors;
+    if versions.0.iter().zip(commit.0).any(|(version, commit)| commit > *version || *version > MOST_VERSIONS)
+    {
+        return Err(Damage::Record);
+    }
     let bytes = body.u64().ok_or(Damage::Record)?;
     let rows = body.bytes(usize::try_from(bytes).map_err(|_| Damage::Length)?).ok_or(Damage::Record)?;
-    let all = crate::dependency::PartitionSet::first(partitions);
+    let all = PartitionSet::first(partitions);
     delta::check(&*store.state, rows, all).map_err(|_| Damage::Delta)?;
     delta::apply(&mut *store.state, rows);
-    store.install(vectors[0], vectors[1]);
+    store.install(versions, commit);
     Ok(())
 }
