@@ -31,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("chains", &["nf-lib", "runtime"]),
     ("replay", &["runtime"]),
     ("tests", &["chains", "replay", "nf-lib", "runtime"]),
+    ("tests/fuzz", &["tests"]), // the same targets under libFuzzer
     (TOOLS, &["chains", "replay", "nf-lib", "runtime"]),
 ];
 /// Every crate below this folder follows the folder's arrows.

@@ -2,6 +2,7 @@
 
 mod captures;
 mod crashes;
+mod fuzz;
 mod layering;
 mod log;
 mod runs;
