@@ -8,7 +8,7 @@ use pannier_runtime::wire::{
     set_destination_port, set_source_port, symmetric_hash,
 };
 
-/// Where an error that a router sends is at most this long, Ethernet and two VLAN tags included.
+/// Longest answer to a frame, in bytes, Ethernet and two VLAN tags included.
 const LONGEST_ERROR: usize = 612;
 
 /// Looks at `bytes` as a frame, and edits it.

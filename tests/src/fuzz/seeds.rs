@@ -173,7 +173,9 @@ fn sections(big: bool) -> Vec<u8> {
 
 /// Scripts for the ring: traffic, time, crashes, and what was then under way once more as forged messages.
 pub fn units() -> Vec<Vec<u8>> {
-    let mut scripts = Vec::new();
+    // One delta: a row put, one that expires, one deleted, and a tag that means nothing.
+    let put = [&[0, 0, 7][..], &[1; 8]].concat();
+    let mut scripts = vec![[&put[..], &[5], &[9; 8], &[1, 2, 3, 4, 5], &[2, 7], &[3]].concat()];
     for setup in [0b000_0001, 0b000_1010, 0b011_0101, 0b101_1110] {
         let mut script = vec![setup];
         for (node, key, ask) in [(0, 1, 0), (1, 2, 2), (0, 3, 4), (0, 1, 3), (1, 4, 6), (0, 2, 2)] {

@@ -11,17 +11,19 @@
 //!          | 7 node(1)                                 a node is declared dead, its replacement joins
 //! flags   := node(2 bits) sealed(1) fenced(1) inbound(1) sender(2)
 //! ```
-//! The body of a frame is `bytes(1) frame unit`.
+//! The body of a frame is `bytes(1) frame unit`. The steps are also taken as they are, as the bytes of a delta.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pannier_runtime::clock::Now;
-use pannier_runtime::dependency::Vector;
+use pannier_runtime::dependency::{PartitionSet, Vector};
 use pannier_runtime::packet::Kind;
 use pannier_runtime::piggyback::{RecordView, UNIT_HEADER, UNIT_VERSION, UnitView};
 use pannier_runtime::ring::{Node, Orchestrator, Output, Plan};
+use pannier_runtime::state::{AnyState, AnyTable, Layout, State};
 use pannier_runtime::txn::Abort;
+use pannier_runtime::txn::delta::{self, DeltaError};
 use pannier_runtime::{AnyNf, Direction, Packet, Verdict, nf, state};
 
 /// The kinds of messages by their number in a script.
@@ -78,12 +80,42 @@ pub(super) struct Ring {
     out: Output,
 }
 
-/// Runs `bytes` as a script.
+/// Runs `bytes` as a script, and applies them as a delta.
 ///
 /// # Panics
-/// Where a node panics, keeps a refusal to itself, or takes something of a message that it refuses.
+/// Where a node panics, keeps a refusal to itself, or takes something of a message that it refuses; where a delta that
+/// was checked means something else once it is read and written again.
 pub fn check(bytes: &[u8]) {
     run(bytes);
+    delta(bytes.get(1..).unwrap_or_default());
+}
+
+fn delta(bytes: &[u8]) {
+    let layout = Layout { partitions: 4, ..Layout::default() };
+    let (mut state, mut copy) = (Tables::new(&layout), Tables::new(&layout));
+    let (mut again, mut written, mut entries) = (Vec::new(), PartitionSet::default(), 0);
+    let mut sound = true;
+    for change in delta::changes(&state, bytes) {
+        let Ok(change) = change else {
+            sound = false;
+            break;
+        };
+        let table = state.table(usize::from(change.table)).expect("a change names a table that is there");
+        written.insert(table.place_of(change.key).partition);
+        delta::put_change(&mut again, &change);
+        entries += 1;
+    }
+    assert_eq!(delta::check(&state, bytes, written).is_ok(), sound);
+    for partition in written.iter().filter(|_| sound) {
+        let others = PartitionSet(written.0 & !(1 << partition));
+        assert_eq!(delta::check(&state, bytes, others), Err(DeltaError::ForeignPartition));
+    }
+    // From a damaged delta, the changes in front of the damage are taken.
+    delta::apply(&mut state, bytes);
+    delta::apply(&mut copy, &again);
+    let (state, copy): (&dyn AnyState, &dyn AnyState) = (&state, &copy);
+    assert_eq!(state.digest(&layout), copy.digest(&layout));
+    assert!(state.iter().map(AnyTable::len).sum::<usize>() <= entries);
 }
 
 /// The ring after a script.
