@@ -1,3 +1,4 @@
-//! What the suites share: the example chain.
+//! What the suites share: the example chain, and the targets of the fuzzers.
 
 pub mod edge;
+pub mod fuzz;

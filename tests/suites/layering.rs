@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("replay", &["runtime"]),
     ("tests/sim", &["runtime"]),
     ("tests", &["tests/sim", "chains", "replay", "nf-lib", "runtime"]),
+    ("tests/fuzz", &["tests"]), // the same targets under libFuzzer
     (TOOLS, &["tests/sim", "chains", "replay", "nf-lib", "runtime"]),
 ];
 /// Every crate below this folder follows the folder's arrows.

@@ -3,6 +3,7 @@
 mod captures;
 mod crashes;
 mod exhaustive;
+mod fuzz;
 mod layering;
 mod log;
 mod mutants;

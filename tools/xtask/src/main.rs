@@ -3,6 +3,7 @@
 mod capture;
 mod check_run;
 mod ci;
+mod fuzz;
 mod step;
 mod trace;
 
@@ -18,7 +19,8 @@ usage: cargo xtask <command> [arguments for the command underneath]
   test        all tests; an argument selects tests by name
   doc         the documentation, warnings are errors
   check-run   run the example chain and check its report and its output capture
-  trace       make the example chain's capture anew, with the same bytes each time";
+  trace       make the example chain's capture anew, with the same bytes each time
+  fuzz        let libFuzzer search: all targets, or `fuzz TARGET`; `--minutes N` for each, 10 if not given";
 
 fn main() -> anyhow::Result<()> {
     // Asked at run time: a checkout that shares its target folder with another may run the other's build.
@@ -36,6 +38,7 @@ fn main() -> anyhow::Result<()> {
         "doc" => step::DOC.run(&rest),
         "check-run" => check_run::run(),
         "trace" => trace::run(),
+        "fuzz" => fuzz::run(&rest),
         "" | "help" | "-h" | "--help" => {
             println!("{USAGE}");
             Ok(())

@@ -14,7 +14,8 @@
 //! * **Corrupt**: a record says something that cannot be, whatever bytes would follow: a length that no
 //!   record can have, two lengths of one block that differ, a packet longer than its block, an interface
 //!   nobody described; or gzip finds its checksum wrong. Everything before it is delivered, then comes
-//!   [`CaptureError::Corrupt`]. Nothing after it is: where the next record begins is unknown.
+//!   [`CaptureError::Corrupt`]. Nothing after it is: where the next record begins is unknown. Where a gzip
+//!   stream itself cannot be unpacked, what the last 32 KiB in front of the damage held may be missing, too.
 //!
 //! A damaged length that is still a possible one and points behind the end of the file looks like a
 //! truncated capture and is reported as one.

@@ -10,7 +10,7 @@
 //! them the rows are those of the moment at which the last part was made, and so are its vectors and retained units.
 
 use super::{Node, Output};
-use crate::dependency::Vector;
+use crate::dependency::{Vector, Version};
 use crate::limits::MAX_PARTITIONS;
 use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
@@ -20,6 +20,9 @@ use crate::txn::delta;
 
 /// Ends a list of stages.
 pub(super) const END: u8 = u8::MAX;
+
+/// More transactions than any store sees: up to here no version overflows, beyond it one is damage.
+const MOST_VERSIONS: Version = 1 << 62;
 
 /// A copy under way.
 #[derive(Clone, Debug)]
@@ -59,6 +62,9 @@ impl Node {
         let mut stages = Vec::new();
         while let Some(stage) = body.u8() {
             self.store(usize::from(stage)).ok_or(Damage::ForeignStage)?;
+            if stages.contains(&stage) {
+                return Err(Damage::Record); // an answer holds each store once, however often it is asked for
+            }
             stages.push(stage);
         }
         self.end_copy();
@@ -221,17 +227,23 @@ impl<'a> Part<'a> {
                 vector.0[partition] = self.body.u64().ok_or(Damage::Record)?;
             }
         }
-        Ok(Some((usize::from(stage), vectors)))
+        let [applied, commit] = &vectors;
+        let impossible = (0..partitions).any(|p| commit[p] > applied[p] || applied[p] > MOST_VERSIONS);
+        if impossible { Err(Damage::Record) } else { Ok(Some((usize::from(stage), vectors))) }
     }
 
-    /// The next retained unit; none at the end.
-    pub(super) fn unit(&mut self) -> Result<Option<&'a [u8]>, Damage> {
-        if self.body.is_empty() {
-            return Ok(None);
+    /// The units that are retained for what was asked for. What a node retains must be committed one day: it passes
+    /// each record's stage on.
+    pub(super) fn units(&mut self, passes_on: impl Fn(usize) -> bool) -> Result<Vec<&'a [u8]>, Damage> {
+        let mut units = Vec::new();
+        while !self.body.is_empty() {
+            let bytes = self.body.u32().ok_or(Damage::Record)?;
+            let unit = self.body.bytes(bytes as usize).ok_or(Damage::Record)?;
+            if !UnitView::parse(unit)?.records().all(|record| passes_on(usize::from(record.stage))) {
+                return Err(Damage::ForeignStage);
+            }
+            units.push(unit);
         }
-        let bytes = self.body.u32().ok_or(Damage::Record)?;
-        let unit = self.body.bytes(bytes as usize).ok_or(Damage::Record)?;
-        UnitView::parse(unit)?;
-        Ok(Some(unit))
+        Ok(units)
     }
 }

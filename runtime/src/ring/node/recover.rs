@@ -187,29 +187,27 @@ impl Node {
         let Life::Joining(joining) = &mut self.life else { return Ok(()) };
         let layout = layout(&self.plan, self.index);
         let all = PartitionSet::first(layout.partitions);
-        let mut stores: Vec<Option<Store>> = self.stores.iter().map(|_| None).collect();
-        let mut units = Vec::new();
+        let asked = joining.pending.iter().filter(|&&(_, from)| from == source).map(|&(stage, _)| stage);
+        let mut stores: Vec<Option<Store>> = self.nfs.iter().map(|_| None).collect();
+        for stage in asked {
+            let is_tail = self.plan.tail(stage) == self.index;
+            stores[stage] = Some(Store::new(self.nfs[stage].new_state(&layout), is_tail));
+        }
         let mut parts: Vec<Part<'_>> = joining.of(source).collect();
         parts.sort_by_key(|part| part.number);
+        let mut units = Vec::new();
         for mut part in parts {
             while let Some((stage, delta)) = part.delta()? {
-                let nf = self.nfs.get(stage).ok_or(Damage::ForeignStage)?;
-                let is_tail = self.plan.tail(stage) == self.index;
-                let store = stores[stage].get_or_insert_with(|| Store::new(nf.new_state(&layout), is_tail));
+                let store = stores.get_mut(stage).and_then(Option::as_mut).ok_or(Damage::ForeignStage)?;
                 delta::check(&*store.state, delta, all).map_err(|_| Damage::Delta)?;
                 delta::apply(&mut *store.state, delta);
             }
-            if !part.is_last {
-                continue;
-            }
-            while let Some((stage, [applied, commit])) = part.vectors(layout.partitions)? {
-                let nf = self.nfs.get(stage).ok_or(Damage::ForeignStage)?;
-                let is_tail = self.plan.tail(stage) == self.index;
-                let store = stores[stage].get_or_insert_with(|| Store::new(nf.new_state(&layout), is_tail));
-                store.install(applied, commit);
-            }
-            while let Some(unit) = part.unit()? {
-                units.push(unit);
+            if part.is_last {
+                take_vectors(&mut part, &mut stores, layout.partitions)?;
+                units = part.units(|stage| {
+                    let known = stage < self.plan.stages() && self.plan.holds(self.index, stage);
+                    known && self.plan.tail(stage) != self.index
+                })?;
             }
         }
         units.into_iter().for_each(|unit| self.retained.push(unit, 0));
@@ -232,4 +230,17 @@ impl Node {
             out.caught_up = true;
         }
     }
+}
+
+/// Takes the vectors of each store that was asked for: of all of them, and each once.
+fn take_vectors(part: &mut Part<'_>, stores: &mut [Option<Store>], partitions: usize) -> Result<(), Damage> {
+    let mut missing: Vec<usize> = (0..stores.len()).filter(|&stage| stores[stage].is_some()).collect();
+    while let Some((stage, [applied, commit])) = part.vectors(partitions)? {
+        let at = missing.iter().position(|&asked| asked == stage).ok_or(Damage::ForeignStage)?;
+        missing.swap_remove(at);
+        if let Some(store) = &mut stores[stage] {
+            store.install(applied, commit);
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(Damage::Record) }
 }

@@ -1,0 +1,5 @@
+//! `pannier_tests::fuzz::headers` under libFuzzer.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| pannier_tests::fuzz::headers::check(bytes));
