@@ -252,6 +252,7 @@ impl Ring {
         packet.meta.sender = sender as u8;
         let incarnation = self.orchestrator.view().members[sender].incarnation;
         packet.meta.incarnation = if flags & FENCED == 0 { incarnation } else { incarnation + 1 };
+        packet.meta.addressee = self.nodes[to].incarnation();
         packet.meta.direction = if flags & INBOUND == 0 { Direction::Outbound } else { Direction::Inbound };
         packet.meta.flow = u32::from(flags >> 5);
         packet.meta.time = self.now.wall;

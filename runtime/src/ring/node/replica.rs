@@ -59,6 +59,9 @@ impl Node {
             let stage = usize::from(record.stage);
             let store = self.stores.get(stage).and_then(Option::as_ref);
             let store = store.filter(|_| stage != self.index).ok_or(Damage::ForeignStage)?;
+            if record.seen().last().is_some_and(|seen| seen.partition >= self.plan.layout.partitions) {
+                return Err(Damage::Record);
+            }
             match store.status(&record) {
                 Status::Wait => return Ok(Status::Wait),
                 Status::Duplicate => {}
