@@ -14,6 +14,9 @@ const FIRST_NF: Step = Step::new("cargo run --release --locked -p pannier-chains
 const CRASH_AND_RECOVER: Step =
     Step::new("cargo run --release --locked -p pannier-chains --example crash_and_recover");
 const RUN_CHAIN: Step = Step::new("cargo run --release --locked -- run chains/configs/edge.toml");
+const PLANTED_BUGS: Step =
+    Step::new("cargo run --release --locked -p pannier-chains --features testing --example planted_bugs");
+const FRESH_SCHEDULES: Step = Step::new("cargo run --release --locked -- sim --runs 2000 --seed");
 const DENY: Step = Step::new("cargo deny --locked check licenses bans sources");
 
 /// Runs all steps; the first that fails ends the run.
@@ -27,6 +30,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
     times.step("example: crash and recover", CRASH_AND_RECOVER.command, || CRASH_AND_RECOVER.run(&[]))?;
     times.step("the README's chain", RUN_CHAIN.command, || RUN_CHAIN.run(&[]))?;
     times.step("the chain's report", "cargo xtask check-run", check_run::run)?;
+    times.step("example: planted bugs", PLANTED_BUGS.command, || PLANTED_BUGS.run(&[]))?;
+    let seed = seed_of_commit();
+    times.step("fresh schedules", &format!("{} {seed}", FRESH_SCHEDULES.command), || {
+        FRESH_SCHEDULES.run(&[seed.to_string()])
+    })?;
     if cargo_deny_is_installed() {
         times.step("dependencies", DENY.command, || DENY.run(&[]))?;
     } else {
@@ -38,6 +46,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
         println!("{skip}");
     }
     judge_skips(&skips, std::env::var(FORBID_SKIPS).is_ok_and(|value| value == "1"))
+}
+
+/// A seed that each commit has of its own; outside of a repository a fixed one.
+fn seed_of_commit() -> u64 {
+    let commit = Command::new("git").args(["rev-parse", "HEAD"]).stderr(Stdio::null()).output();
+    let digits =
+        commit.ok().and_then(|output| Some(String::from_utf8(output.stdout).ok()?.get(..10)?.to_owned()));
+    digits.and_then(|digits| u64::from_str_radix(&digits, 16).ok()).unwrap_or(1_000_000)
 }
 
 /// What each step took.
