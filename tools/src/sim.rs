@@ -84,7 +84,7 @@ fn random(args: &Args) -> Result<Campaign<'_>, OptionsError> {
     let start = Instant::now();
     let limit =
         args.minutes.map(|minutes| Duration::try_from_secs_f64(minutes * 60.0).unwrap_or(Duration::MAX));
-    let end = if limit.is_some() { u64::MAX } else { args.seed.saturating_add(args.runs) };
+    let runs = if limit.is_some() { u64::MAX } else { args.runs };
     let bar = bar(args, limit.is_none().then_some(args.runs));
     let progress = |sum: &Sum| {
         bar.set_position(sum.schedules);
@@ -95,10 +95,11 @@ fn random(args: &Args) -> Result<Campaign<'_>, OptionsError> {
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let options = |seed| Options { mutant: args.mutant, ..Options::random(seed, args.steps) };
-    let sum = campaign(args.seed..end, threads, options, &stop, progress)?;
+    let sum = campaign(args.seed, runs, threads, options, &stop, progress)?;
     bar.finish_and_clear();
+    let took = start.elapsed();
     let small = sum.failure.as_ref().map(|failure| shrink(failure, SHRINK_TRIES)).transpose()?;
-    Ok(Campaign { args, sum, small, took: start.elapsed() })
+    Ok(Campaign { args, sum, small, took })
 }
 
 /// What a campaign came to.

@@ -134,3 +134,55 @@ fn a_recorded_run_can_be_listed() {
     let lines = text.lines().filter(|line| line.contains(" released at node ")).count() as u64;
     assert_eq!(lines, released);
 }
+
+fn sim(args: &[&str]) -> Output {
+    pannier(&["sim", "--steps", "200"]).args(args).output().expect("the command starts")
+}
+
+#[test]
+fn the_simulator_counts_what_it_ran_and_a_seed_is_a_run() {
+    // Goal: a campaign is a function of its seed. Method: the same seeds twice, other ones once, as JSON.
+    let counts = |seed: &str| {
+        let output = sim(&["--runs", "20", "--seed", seed, "--json"]);
+        assert_eq!(output.status.code(), Some(0));
+        let result = json(&output);
+        assert_eq!((&result["schedules"], &result["broken"]), (&Value::from(20), &Value::Null));
+        (result["released"].clone(), result["recoveries"].clone())
+    };
+    assert_eq!(counts("7"), counts("7"));
+    assert_ne!(counts("7"), counts("7000"));
+    counts(&u64::MAX.to_string()); // beyond the last seed comes the first
+}
+
+#[test]
+fn a_schedule_file_is_played_and_what_is_none_is_refused() {
+    // Goal: a saved failure reruns, and no other file does anything. Method: a kept schedule, then files and arguments
+    // that are wrong in a way each, with their exit statuses.
+    let kept =
+        configs().join("../../tests/sim/regressions/ghost-takes-what-its-replacement-is-sent.schedule");
+    let kept = kept.display().to_string();
+    let output = sim(&["--replay", &kept]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("node 1 is gone") && text.contains("kept"), "{text}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = |text: &str| {
+        let file = folder.path().join("wrong.schedule");
+        std::fs::write(&file, text).expect("a file");
+        file.display().to_string()
+    };
+    let title = "# pannier schedule 1\n";
+    for (text, status) in [
+        ("no schedule", 2),
+        (title, 2),
+        (&*format!("{title}options stages=0 f=1\n"), 2),
+        (&*format!("{title}options stages=9999999 partitions=0 unit=0\n"), 2),
+        (&*format!("{title}options seed=1\nexplode 1\n"), 2),
+    ] {
+        let output = sim(&["--replay", &written(text)]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{text}: {said}");
+        assert!(said.starts_with("pannier: ") && !said.contains("panicked"), "{said}");
+    }
+    assert_eq!(sim(&["--replay", "no/such/file"]).status.code(), Some(3));
+    assert_eq!(sim(&["--mutant", "no-such-rule"]).status.code(), Some(2));
+}

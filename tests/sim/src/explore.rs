@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use pannier_runtime::Direction;
 
+use crate::check;
 use crate::event::Event;
 use crate::options::{Options, OptionsError};
 use crate::provenance::Provenance;
@@ -106,6 +107,9 @@ impl SmallWorld {
                 }
                 if !seen.insert((world.fingerprint(), budget)) {
                     continue;
+                }
+                if let Err(broken) = check::all(&world) {
+                    return Ok(Err(failure(broken)));
                 }
                 sum.states += 1;
                 sum.deepest = sum.deepest.max(events.len());

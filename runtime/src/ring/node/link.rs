@@ -73,9 +73,14 @@ impl Link {
 #[cfg(feature = "testing")]
 impl Link {
     /// Hashes all that decides what the links do next; `ahead` says how far a time is ahead.
-    pub(super) fn hash_into(&self, ahead: impl Fn(Nanos) -> Nanos, hasher: &mut impl std::hash::Hasher) {
+    pub(super) fn hash_into(
+        &self,
+        partitions: usize,
+        ahead: impl Fn(Nanos) -> Nanos,
+        hasher: &mut impl std::hash::Hasher,
+    ) {
         use std::hash::Hash;
-        self.applied.iter().for_each(|vector| vector.0.hash(hasher));
+        self.applied.iter().for_each(|vector| vector.0[..partitions].hash(hasher));
         (self.heard, self.heard_all, self.reconnected, self.news).hash(hasher);
         (self.committed_news, self.tell_all, self.patience).hash(hasher);
         (ahead(self.next_repair), ahead(self.next_tell_all)).hash(hasher);

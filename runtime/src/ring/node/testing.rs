@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use super::recover::Life;
 use super::{Node, Silent};
 use crate::clock::Nanos;
-use crate::dependency::Version;
+use crate::dependency::{Vector, Version};
 use crate::entropy::Entropy;
 use crate::packet::Packet;
 
@@ -54,7 +54,8 @@ impl Node {
             (member.incarnation, member.standing as u8).hash(hasher);
         }
         for store in self.stores.iter().flatten() {
-            (store.versions.0, store.commit.0, store.untold.0).hash(hasher);
+            let cut = |vector: &Vector| vector.0[..self.plan.layout.partitions].to_vec();
+            (cut(&store.versions), cut(&store.commit), store.untold.0).hash(hasher);
             (store.state.digest(&self.plan.layout), &store.changes).hash(hasher);
         }
         self.waiting.iter().for_each(|packet| hash_packet(packet, hasher));
@@ -63,7 +64,7 @@ impl Node {
         for (unit, sent) in self.retained.units().zip(self.retained.sent()) {
             (unit, self.now.timer.saturating_sub(sent).min(self.plan.limits.repair_after)).hash(hasher);
         }
-        self.link.hash_into(ahead, hasher);
+        self.link.hash_into(self.plan.layout.partitions, ahead, hasher);
         match &self.life {
             Life::Up => 0.hash(hasher),
             Life::Retired => 1.hash(hasher),

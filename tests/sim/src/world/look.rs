@@ -15,10 +15,9 @@ fn hash_message(to: usize, packet: &Packet) -> u64 {
 }
 
 impl World {
-    /// From now on any message may be the next, and each step is checked.
+    /// From now on any message may be the next.
     pub(crate) fn explored(&mut self) {
         self.reach = usize::from(u8::MAX);
-        self.thorough = true;
     }
 
     /// The places of messages on the links, of equal ones the first.

@@ -71,6 +71,8 @@ pub struct World {
     broken: Option<Broken>,
     /// What happened, for people.
     told: Option<String>,
+    /// The faults have ended.
+    calm: bool,
 }
 
 impl Scene for World {
@@ -135,6 +137,7 @@ impl World {
             recoveries: 0,
             broken: None,
             told: None,
+            calm: false,
         };
         for index in 0..plan.nodes() {
             let view = world.orchestrator.view().clone();
@@ -194,7 +197,8 @@ impl World {
     /// # Errors
     /// The promise that is broken.
     pub fn settle(&mut self) -> Result<(), Broken> {
-        self.note(|| "      the faults end".to_owned());
+        self.note(|| "      the faults end; acknowledgements are not told any more".to_owned());
+        self.calm = true;
         self.ghosts.clear();
         self.paused.fill(false);
         self.cut.fill(false);

@@ -76,7 +76,8 @@ impl World {
         let forward = out.forward.drain(..).map(|packet| (after, packet)).filter(|_| !cut_after);
         let backward = out.backward.drain(..).map(|packet| (before, packet)).filter(|_| !cut_before);
         let sent: Vec<(usize, Packet)> = forward.chain(backward).take(room).collect();
-        for (to, packet) in &sent {
+        let calm = self.calm;
+        for (to, packet) in sent.iter().filter(|(_, packet)| !calm || !is_acknowledgement(packet)) {
             self.note(|| format!("        sends {}", describe(*to, packet)));
         }
         self.network.extend(sent);
