@@ -112,8 +112,8 @@ struct Campaign<'a> {
 }
 
 impl Campaign<'_> {
-    fn per_minute(&self) -> u64 {
-        (self.sum.schedules as f64 / self.took.as_secs_f64().max(1e-9) * 60.0) as u64
+    fn per_second(&self) -> f64 {
+        self.sum.schedules as f64 / self.took.as_secs_f64().max(1e-9)
     }
 
     fn report(&self) -> Ended {
@@ -162,7 +162,7 @@ impl Campaign<'_> {
             "released": self.sum.released,
             "recoveries": self.sum.recoveries,
             "seconds": self.took.as_secs_f64(),
-            "schedules_per_minute": self.per_minute(),
+            "schedules_per_second": self.per_second(),
             "mutant": self.args.mutant.map(Mutant::name),
             "broken": broken,
         });
@@ -189,8 +189,7 @@ impl fmt::Display for Campaign<'_> {
             HumanCount(sum.recoveries)
         )?;
         let kept = if self.small.is_some() { "a promise was broken" } else { "every promise was kept" };
-        let (seconds, rate) = (self.took.as_secs_f64(), HumanCount(self.per_minute()));
-        writeln!(f, "{kept}; {seconds:.1} s, {rate} schedules a minute")
+        writeln!(f, "{kept}; {:.1} s, {:.0} schedules a second", self.took.as_secs_f64(), self.per_second())
     }
 }
 
