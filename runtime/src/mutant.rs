@@ -41,6 +41,7 @@ mutants! {
     NoReleaseWait "no-release-wait" "the last node lets frames out before their commit";
     HoldIgnoresReads "hold-ignores-reads" "held frames wait for what they wrote, not for what they read";
     NoBackwardWait "no-backward-wait" "inbound frames leave a node before their commit";
+    HeldVanish "held-vanish" "frames that were held are not let out after their commit";
     NoRepair "no-repair" "units that got lost are not sent again";
     SingleRecordRepair "single-record-repair" "repair sends single records in place of whole units";
     RegressingCommit "regressing-commit" "a late acknowledgement takes the commit vector back";
@@ -53,6 +54,7 @@ mutants! {
     NoLogTransfer "no-log-transfer" "a replacement gets tables, but not the retained units";
     NoHeadLogTransfer "no-head-log-transfer" "as above, only for the store of a new head";
     SplitTransfer "split-transfer" "a replacement gets retained units in parts";
+    DoubledFetch "doubled-fetch" "a source begins anew when a question for state comes twice";
     TornSnapshot "torn-snapshot" "rows and versions of a snapshot are of different moments";
     UnrepairedSnapshot "unrepaired-snapshot" "what changes while a store is copied does not follow the copy";
 }

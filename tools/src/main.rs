@@ -1,7 +1,7 @@
 //! The `pannier` command: runs, checks and explains chains of network functions.
 //!
 //! Exit status: 0 done; 1 a promise was broken; 2 bad usage or chain file; 3 the input could not be read, or the output
-//! not be written.
+//! not be written; 130 stopped before it was done.
 
 mod bench;
 mod check;
@@ -45,6 +45,8 @@ enum Failure {
     Usage,
     /// Input that can't be read, or output that can't be written.
     Files,
+    /// Somebody stopped it before it was done.
+    Interrupted,
 }
 
 type Ended = Result<(), Failure>;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Err(Failure::Promise) => ExitCode::from(1),
         Err(Failure::Usage) => ExitCode::from(2),
         Err(Failure::Files) => ExitCode::from(3),
+        Err(Failure::Interrupted) => ExitCode::from(130),
     }
 }
 

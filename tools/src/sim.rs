@@ -1,7 +1,7 @@
 //! `pannier sim`: the ring's promises under random schedules.
 
 use std::fmt;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,26 +21,26 @@ const SHRINK_TRIES: usize = 20_000;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Schedules to run
-    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
     /// Seed of the first; the others have the seeds that follow
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
     /// Random steps of each schedule, before the faults stop
-    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = steps)]
     steps: usize,
     /// Runs schedules for so long, however many they are
-    #[arg(long, value_name = "M")]
-    minutes: Option<f64>,
+    #[arg(long, value_name = "M", value_parser = minutes)]
+    minutes: Option<Duration>,
     /// Breaks a rule on purpose, in a build with --features mutants; the command ends well if
     /// that is noticed
     #[arg(long, verbatim_doc_comment, value_name = "NAME", value_parser = mutant)]
     mutant: Option<Mutant>,
     /// Plays one schedule from a file that an earlier run has saved
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["runs", "minutes", "mutant", "exhaustive"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["runs", "seed", "steps", "minutes", "mutant", "exhaustive", "save", "json"])]
     replay: Option<PathBuf>,
     /// Runs every schedule of some small worlds in place of random ones
-    #[arg(long, conflicts_with_all = ["runs", "minutes"])]
+    #[arg(long, conflicts_with_all = ["runs", "seed", "steps", "minutes"])]
     exhaustive: bool,
     /// Where a failing schedule is saved
     #[arg(long, default_value = "failing.schedule", value_name = "FILE")]
@@ -54,6 +54,19 @@ const NO_MUTANTS: &str = "this build has no mutants: `cargo run --release --feat
 
 fn mutant(name: &str) -> Result<Mutant, String> {
     if cfg!(feature = "mutants") { name.parse() } else { Err(NO_MUTANTS.to_owned()) }
+}
+
+/// So many steps fit into memory, and are more than anybody waits for.
+fn steps(text: &str) -> Result<usize, String> {
+    let steps = text.parse().ok().filter(|steps| (1..=10_000_000).contains(steps));
+    steps.ok_or_else(|| "1 to 10000000 steps are possible".to_owned())
+}
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes = text.parse::<f64>().ok().filter(|minutes| *minutes > 0.0 && *minutes <= 100_000.0);
+    let minutes =
+        minutes.ok_or_else(|| "a number of minutes above 0 and up to 100000 is needed".to_owned())?;
+    Ok(Duration::from_secs_f64(minutes * 60.0))
 }
 
 pub(crate) fn sim(args: &Args) -> Ended {
@@ -82,8 +95,7 @@ fn bar(args: &Args, length: Option<u64>) -> ProgressBar {
 fn random(args: &Args) -> Result<Campaign<'_>, OptionsError> {
     let stop = stop_on_interrupt();
     let start = Instant::now();
-    let limit =
-        args.minutes.map(|minutes| Duration::try_from_secs_f64(minutes * 60.0).unwrap_or(Duration::MAX));
+    let limit = args.minutes;
     let runs = if limit.is_some() { u64::MAX } else { args.runs };
     let bar = bar(args, limit.is_none().then_some(args.runs));
     let progress = |sum: &Sum| {
@@ -123,26 +135,24 @@ impl Campaign<'_> {
             print(self)?;
         }
         let Some(small) = &self.small else {
+            let all = self.args.minutes.is_some() || self.sum.schedules == self.args.runs;
             return match self.args.mutant {
-                Some(mutant) => {
-                    fail(Failure::Promise, format_args!("nobody noticed the mutant {}", mutant.name()))
-                }
+                _ if !all => fail(Failure::Interrupted, "stopped before all schedules had run"),
+                Some(mutant) => unnoticed(mutant),
                 None => Ok(()),
             };
         };
         let save = &self.args.save;
-        if let Err(error) = std::fs::write(save, Schedule::of(small)) {
-            return fail(Failure::Files, format_args!("{} can't be written: {error}", save.display()));
-        }
+        let saved = match std::fs::write(save, Schedule::of(small)) {
+            Ok(()) => format!("`pannier sim --replay {}` plays it again", save.display()),
+            Err(error) => format!("{} can't be written: {error}", save.display()),
+        };
         match self.args.mutant {
-            Some(_) => Ok(()),
-            None => fail(
-                Failure::Promise,
-                format_args!(
-                    "a promise was broken; `pannier sim --replay {}` plays it again",
-                    save.display()
-                ),
-            ),
+            Some(mutant) => {
+                let _ = writeln!(io::stderr(), "{} was noticed; {saved}", mutant.name());
+                Ok(())
+            }
+            None => fail(Failure::Promise, format_args!("a promise was broken; {saved}")),
         }
     }
 
@@ -177,7 +187,10 @@ impl fmt::Display for Campaign<'_> {
             let told =
                 timeline(small.options, &small.events).map_or_else(|e| e.to_string(), |told| told.text);
             writeln!(f, "{told}\n{}\noptions {}", small.broken, small.options)?;
-            writeln!(f, "{} events, made of those of seed {}", small.events.len(), small.options.seed)?;
+            writeln!(f, "{} events", small.events.len())?;
+        }
+        if self.args.exhaustive {
+            return Ok(());
         }
         writeln!(
             f,
@@ -216,29 +229,47 @@ fn replay(file: &PathBuf) -> Ended {
     }
 }
 
+fn unnoticed(mutant: Mutant) -> Ended {
+    fail(Failure::Promise, format_args!("nobody noticed the mutant {}", mutant.name()))
+}
+
 /// Every schedule of the small worlds.
 fn exhaust(args: &Args) -> Ended {
     let bar = bar(args, None);
+    let mut explored = Vec::new();
     for world in SMALL_WORLDS {
         let options = Options { mutant: args.mutant, ..world.options() };
         let start = Instant::now();
-        match world.explore(options, |so_far| bar.set_position(so_far.states)) {
+        let ended = match world.explore(options, |so_far| bar.set_position(so_far.states)) {
+            Ok(ended) => ended,
             Err(error) => return fail(Failure::Usage, error),
-            Ok(Ok(explored)) => print(format_args!(
+        };
+        let took = start.elapsed();
+        match ended {
+            Ok(seen) if args.json => explored.push(json!({
+                "world": world.name, "states": seen.states, "steps": seen.steps, "ends": seen.ends,
+                "deepest": seen.deepest, "seconds": took.as_secs_f64(),
+            })),
+            Ok(seen) => print(format_args!(
                 "{}: {} states, {} steps, {} ends, at most {} events; {:.1} s\n",
                 world.name,
-                HumanCount(explored.states),
-                HumanCount(explored.steps),
-                HumanCount(explored.ends),
-                explored.deepest,
-                start.elapsed().as_secs_f64()
+                HumanCount(seen.states),
+                HumanCount(seen.steps),
+                HumanCount(seen.ends),
+                seen.deepest,
+                took.as_secs_f64()
             ))?,
-            Ok(Err(failure)) => {
-                let sum = Sum { schedules: 1, failure: Some(failure.clone()), ..Sum::default() };
-                return Campaign { args, sum, small: Some(*failure), took: start.elapsed() }.report();
+            Err(failure) => {
+                bar.finish_and_clear();
+                let small = shrink(&failure, SHRINK_TRIES).unwrap_or(*failure);
+                let sum = Sum { schedules: 1, ..Sum::default() };
+                return Campaign { args, sum, small: Some(small), took }.report();
             }
         }
     }
     bar.finish_and_clear();
-    Ok(())
+    if args.json {
+        print(format_args!("{}\n", json!({ "worlds": explored })))?;
+    }
+    args.mutant.map_or(Ok(()), unnoticed)
 }

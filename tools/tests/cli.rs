@@ -136,14 +136,14 @@ fn a_recorded_run_can_be_listed() {
 }
 
 fn sim(args: &[&str]) -> Output {
-    pannier(&["sim", "--steps", "200"]).args(args).output().expect("the command starts")
+    pannier(&["sim"]).args(args).output().expect("the command starts")
 }
 
 #[test]
 fn the_simulator_counts_what_it_ran_and_a_seed_is_a_run() {
     // Goal: a campaign is a function of its seed. Method: the same seeds twice, other ones once, as JSON.
     let counts = |seed: &str| {
-        let output = sim(&["--runs", "20", "--seed", seed, "--json"]);
+        let output = sim(&["--runs", "20", "--steps", "200", "--seed", seed, "--json"]);
         assert_eq!(output.status.code(), Some(0));
         let result = json(&output);
         assert_eq!((&result["schedules"], &result["broken"]), (&Value::from(20), &Value::Null));
@@ -184,5 +184,13 @@ fn a_schedule_file_is_played_and_what_is_none_is_refused() {
         assert!(said.starts_with("pannier: ") && !said.contains("panicked"), "{said}");
     }
     assert_eq!(sim(&["--replay", "no/such/file"]).status.code(), Some(3));
-    assert_eq!(sim(&["--mutant", "no-such-rule"]).status.code(), Some(2));
+    for wrong in [
+        ["--mutant", "no-such-rule"],
+        ["--minutes", "nan"],
+        ["--minutes", "0"],
+        ["--runs", "0"],
+        ["--seed", "x"],
+    ] {
+        assert_eq!(sim(&wrong).status.code(), Some(2), "{wrong:?}");
+    }
 }

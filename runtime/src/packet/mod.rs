@@ -2,7 +2,7 @@
 //! from. Buffers come from a [`Pool`] and go back to it, so that no packet costs an allocation.
 
 use crate::clock::Nanos;
-use crate::limits::{BUFFER, HEADROOM};
+use crate::limits::{BUFFER, HEADROOM, MAX_FRAME, MAX_UNIT};
 
 /// Which way a packet passes the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -170,6 +170,9 @@ impl FrameWriter<'_> {
     }
 }
 
+/// The largest buffer that a pool keeps: growing doubles.
+const LARGEST_BUFFER: usize = 2 * (HEADROOM + MAX_FRAME + MAX_UNIT);
+
 /// Packets that are not in use. Taking one allocates only while the pool grows to what the traffic needs.
 #[derive(Debug, Default)]
 pub struct Pool {
@@ -193,9 +196,11 @@ impl Pool {
         copy
     }
 
-    /// Takes a packet back.
+    /// Takes a packet back. Buffers that no frame with its unit needs (parts of a state) are not kept.
     pub fn give(&mut self, packet: Packet) {
-        self.free.push(packet);
+        if packet.bytes.capacity() <= LARGEST_BUFFER {
+            self.free.push(packet);
+        }
     }
 }
 

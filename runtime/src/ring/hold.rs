@@ -76,7 +76,7 @@ impl Hold {
     }
 
     /// Everything that is held, in order.
-    #[cfg(feature = "testing")]
+    #[cfg(feature = "simulation")]
     pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
         self.queue.iter().flatten()
     }

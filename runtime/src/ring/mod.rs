@@ -12,7 +12,7 @@ mod retained;
 mod store;
 mod view;
 
-#[cfg(feature = "testing")]
+#[cfg(feature = "simulation")]
 pub use node::hash_packet;
 pub use node::{Node, Output};
 pub use plan::{Plan, PlanError};

@@ -46,7 +46,7 @@ impl Retained {
     }
 
     /// When each was last sent, in the same order.
-    #[cfg(feature = "testing")]
+    #[cfg(feature = "simulation")]
     pub(crate) fn sent(&self) -> impl Iterator<Item = Nanos> {
         self.units.iter().map(|entry| entry.sent)
     }

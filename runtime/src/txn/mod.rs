@@ -81,7 +81,7 @@ pub struct Workspace {
     /// Why the running transaction can't be kept, whatever its network function says.
     failed: Option<Abort>,
     /// Conflicts from a seed, in place of those with other shards.
-    #[cfg(feature = "testing")]
+    #[cfg(feature = "simulation")]
     pub conflicts: Option<(Entropy, f64)>,
 }
 
@@ -102,7 +102,7 @@ impl Workspace {
             emitted: Vec::new(),
             delta_limit,
             failed: None,
-            #[cfg(feature = "testing")]
+            #[cfg(feature = "simulation")]
             conflicts: None,
         }
     }
@@ -121,17 +121,22 @@ impl Workspace {
         self.failed.map_or(said, Err)
     }
 
+    /// Whether the running transaction met a conflict: it must be undone and run again.
+    pub fn conflicted(&self) -> bool {
+        self.failed == Some(Abort::CONFLICT)
+    }
+
     /// Whether transactions may have to run again.
     pub fn may_conflict(&self) -> bool {
-        #[cfg(feature = "testing")]
+        #[cfg(feature = "simulation")]
         return self.conflicts.is_some();
-        #[cfg(not(feature = "testing"))]
+        #[cfg(not(feature = "simulation"))]
         false
     }
 
     /// Claims a partition for the running transaction. A shard that is alone is never refused.
     fn claim(&mut self, _partition: usize) -> TxnResult<()> {
-        #[cfg(feature = "testing")]
+        #[cfg(feature = "simulation")]
         if let Some((entropy, chance)) = &mut self.conflicts
             && (self.failed == Some(Abort::CONFLICT) || entropy.chance(*chance))
         {

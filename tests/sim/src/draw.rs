@@ -17,12 +17,12 @@ pub struct Draw {
 }
 
 /// How often each kind of event happens, in the order of [`Draw::next`].
-const WEIGHTS: [u64; 16] = [490, 110, 90, 30, 15, 10, 80, 30, 50, 50, 25, 5, 10, 5, 10, 30];
+const WEIGHTS: [u64; 18] = [490, 110, 90, 30, 15, 10, 80, 30, 50, 50, 25, 5, 10, 5, 10, 4, 4, 30];
 /// What a run makes of a weight, in quarters. Runs that differ in what happens at all find more than runs that are all
 /// alike (swarm testing: Groce et al., ISSTA 2012).
 const SWARM: [u64; 6] = [0, 1, 4, 4, 8, 16];
 /// Kinds that a run can't do without.
-const NEEDED: [usize; 4] = [0, 1, 6, 15];
+const NEEDED: [usize; 4] = [0, 1, 6, 17];
 
 impl Draw {
     /// The events of a run with these options; the ring has `nodes` nodes.
@@ -48,8 +48,8 @@ impl Draw {
         let direction = if inbound { Direction::Inbound } else { Direction::Outbound };
         let most = 1 + self.random.below(self.options.unit as u64 + 1);
         let count = 1 + self.random.below(most) as u8;
-        let little_room = self.options.mtu as u64 - 40 - self.random.below(60);
-        let size = if self.random.chance(0.1) { little_room as u16 } else { 0 };
+        let little_room = (self.options.mtu as u64).saturating_sub(40 + self.random.below(60));
+        let size = if self.random.chance(0.1) { little_room.min(60_000) as u16 } else { 0 };
         let packet = self.next_packet;
         self.next_packet += u64::from(count);
         // Packets of one number do the same; those of another seed do something else.
@@ -115,6 +115,8 @@ impl Iterator for Draw {
             12 => Event::Resume,
             13 => Event::Cut(self.below(self.nodes)),
             14 => Event::Mend,
+            15 => Event::LoseControl(self.below(256)),
+            16 => Event::DoubleControl(self.below(256)),
             _ => Event::Orchestrate,
         })
     }

@@ -46,6 +46,10 @@ pub enum Event {
     },
     /// A message beside the ring is delivered.
     Control(u8),
+    /// A message beside the ring is lost.
+    LoseControl(u8),
+    /// A message beside the ring is doubled.
+    DoubleControl(u8),
     /// A node hears of a view.
     View(u8),
     /// A node dies.
@@ -88,6 +92,8 @@ impl Event {
             Event::Late => ("late", vec![]),
             Event::Tick { node, timer, wall } => ("tick", vec![node.into(), timer.into(), wall.into()]),
             Event::Control(at) => ("control", vec![at.into()]),
+            Event::LoseControl(at) => ("lose-control", vec![at.into()]),
+            Event::DoubleControl(at) => ("double-control", vec![at.into()]),
             Event::View(at) => ("view", vec![at.into()]),
             Event::Crash(node) => ("crash", vec![node.into()]),
             Event::Suspect(node) => ("suspect", vec![node.into()]),
@@ -140,6 +146,8 @@ impl FromStr for Event {
                 Event::Tick { node: byte(node)?, timer: word(timer)?, wall: word(wall)? }
             }
             ("control", &[at]) => Event::Control(byte(at)?),
+            ("lose-control", &[at]) => Event::LoseControl(byte(at)?),
+            ("double-control", &[at]) => Event::DoubleControl(byte(at)?),
             ("view", &[at]) => Event::View(byte(at)?),
             ("crash", &[node]) => Event::Crash(byte(node)?),
             ("suspect", &[node]) => Event::Suspect(byte(node)?),
@@ -181,6 +189,8 @@ mod tests {
             Event::Double,
             Event::Delay,
             Event::Control,
+            Event::LoseControl,
+            Event::DoubleControl,
             Event::View,
             Event::Crash,
             Event::Suspect,

@@ -7,7 +7,6 @@ use pannier_runtime::Direction;
 use crate::check;
 use crate::event::Event;
 use crate::options::{Options, OptionsError};
-use crate::provenance::Provenance;
 use crate::run::{Failure, Mutation};
 use crate::world::World;
 
@@ -76,9 +75,23 @@ struct Place {
 impl SmallWorld {
     /// The options of the world's runs.
     pub fn options(&self) -> Options {
-        let line = format!("seed=1 stages={} f={} partitions=2 unit=1 mtu=9000", self.ring.0, self.ring.1);
-        let options = line.parse::<Options>().unwrap_or_else(|_| Options::random(1, 0));
-        Options { snapshot: 1 << 20, age: 0, ..options }
+        let (stages, f) = self.ring;
+        let (partitions, unit, mtu, snapshot) = (2, 1, 9_000, 1 << 20);
+        let (seed, age, conflicts, steps, exhaustive, mutant) = (1, 0, 0, 0, true, None);
+        Options {
+            seed,
+            stages,
+            f,
+            partitions,
+            unit,
+            mtu,
+            snapshot,
+            age,
+            conflicts,
+            steps,
+            exhaustive,
+            mutant,
+        }
     }
 
     /// Visits every state that can be reached, and checks all promises in each.
@@ -91,8 +104,7 @@ impl SmallWorld {
         mut progress: impl FnMut(&Explored),
     ) -> Result<Result<Explored, Box<Failure>>, OptionsError> {
         let _mutation = Mutation::of(&options);
-        let mut world = World::with(options, Provenance::without_draws)?;
-        world.explored();
+        let world = World::new(options)?;
         let (mut seen, mut sum) = (HashSet::new(), Explored::default());
         let mut stack = vec![Place { world, budget: self.budget, events: Vec::new() }];
         while let Some(place) = stack.pop() {
@@ -150,7 +162,15 @@ impl World {
                 all.push((Event::Double(at), Budget { doubles: left.doubles - 1, ..left }));
             }
         }
-        all.extend((0..self.control_messages()).map(|at| (Event::Control(at), left)));
+        for at in 0..self.control_messages() {
+            all.push((Event::Control(at), left));
+            if left.losses > 0 {
+                all.push((Event::LoseControl(at), Budget { losses: left.losses - 1, ..left }));
+            }
+            if left.doubles > 0 {
+                all.push((Event::DoubleControl(at), Budget { doubles: left.doubles - 1, ..left }));
+            }
+        }
         all.extend((0..self.pending_views()).map(|at| (Event::View(at), left)));
         for node in self.places().filter(|_| left.crashes > 0) {
             all.push((Event::Crash(node), Budget { crashes: left.crashes - 1, ..left }));

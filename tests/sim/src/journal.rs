@@ -1,6 +1,6 @@
 //! What every transaction read and wrote, for the checkers only: the network function never looks at it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -26,6 +26,9 @@ impl Hasher for AsIs {
 
 /// A map whose keys are random numbers.
 pub type ById<V> = HashMap<u64, V, BuildHasherDefault<AsIs>>;
+
+/// A set of random numbers, in an order that is the same everywhere.
+pub type Ids = HashSet<u64, BuildHasherDefault<AsIs>>;
 
 /// What one transaction did.
 #[derive(Clone, Debug)]

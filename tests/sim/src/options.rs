@@ -8,6 +8,8 @@ use pannier_runtime::mutant::Mutant;
 use pannier_runtime::ring::Plan;
 use pannier_runtime::state::Layout;
 
+use crate::provenance::Provenance;
+
 /// What a run is made of. `Display` writes it on one line, `FromStr` reads that line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -31,6 +33,9 @@ pub struct Options {
     pub conflicts: usize,
     /// Random steps before the faults stop.
     pub steps: usize,
+    /// The world of an exhaustive search: any message may be the next, nodes hear of the newest view only, and
+    /// transactions that do the same have the same name.
+    pub exhaustive: bool,
     /// The rule that is broken, in a build with mutants.
     pub mutant: Option<Mutant>,
 }
@@ -51,6 +56,7 @@ impl Options {
             age: one_of(&[0, 0, (1 << 32) - 8, (1 << 33) - 8]) as u64,
             conflicts: one_of(&[0, 0, 10]),
             steps,
+            exhaustive: false,
             mutant: None,
         }
     }
@@ -69,9 +75,16 @@ impl Options {
         plan.limits.retained_bytes = 8_000;
         plan.limits.waiting = 24;
         plan.limits.held = 64;
+        plan.check(Provenance::largest(&plan.layout))?;
+        if self.age > MOST_AGE {
+            return Err(OptionsError::Value(format!("age={}", self.age)));
+        }
         Ok(plan)
     }
 }
+
+/// The oldest that partitions may begin: far beyond what any run adds.
+const MOST_AGE: u64 = 1 << 60;
 
 /// Why options can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,8 +93,11 @@ pub enum OptionsError {
     #[error(transparent)]
     Plan(#[from] pannier_runtime::ring::PlanError),
     /// A word that is no option.
-    #[error("`{0}` is no option of a run; there are {NAMES}")]
+    #[error("`{0}` is no option of a run; there are {names}, exhaustive and mutant", names = NAMES.join(", "))]
     Unknown(String),
+    /// An option that is not there: a run is described by all of them.
+    #[error("the option `{0}` is missing")]
+    Missing(&'static str),
     /// A value that makes no sense.
     #[error("`{0}` has no value that makes sense")]
     Value(String),
@@ -90,7 +106,8 @@ pub enum OptionsError {
     Mutant(String),
 }
 
-const NAMES: &str = "seed, stages, f, partitions, unit, mtu, snapshot, age, conflicts, steps, mutant";
+const NAMES: [&str; 10] =
+    ["seed", "stages", "f", "partitions", "unit", "mtu", "snapshot", "age", "conflicts", "steps"];
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,10 +122,14 @@ impl fmt::Display for Options {
             age,
             conflicts,
             steps,
+            exhaustive,
             mutant,
         } = self;
         write!(f, "seed={seed} stages={stages} f={failures} partitions={partitions} unit={unit} mtu={mtu}")?;
         write!(f, " snapshot={snapshot} age={age} conflicts={conflicts} steps={steps}")?;
+        if *exhaustive {
+            write!(f, " exhaustive=1")?;
+        }
         mutant.map_or(Ok(()), |mutant| write!(f, " mutant={}", mutant.name()))
     }
 }
@@ -117,12 +138,14 @@ impl FromStr for Options {
     type Err = OptionsError;
 
     fn from_str(line: &str) -> Result<Self, OptionsError> {
-        let mut options = Options { conflicts: 0, ..Options::random(0, 0) };
+        let mut options = Options::random(0, 0); // every option is replaced below
+        let mut missing = NAMES.to_vec();
         for word in line.split_whitespace() {
             let unknown = || OptionsError::Unknown(word.to_owned());
             let (name, value) = word.split_once('=').ok_or_else(unknown)?;
             let number = || value.parse::<u64>().map_err(|_| OptionsError::Value(word.to_owned()));
             let small = || number().map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+            missing.retain(|other| *other != name);
             match name {
                 "seed" => options.seed = number()?,
                 "stages" => options.stages = small()?,
@@ -134,11 +157,12 @@ impl FromStr for Options {
                 "age" => options.age = number()?,
                 "conflicts" => options.conflicts = small()?.min(90),
                 "steps" => options.steps = small()?,
+                "exhaustive" => options.exhaustive = number()? != 0,
                 "mutant" => options.mutant = Some(value.parse().map_err(OptionsError::Mutant)?),
                 _ => return Err(unknown()),
             }
         }
-        Ok(options)
+        missing.first().map_or(Ok(options), |name| Err(OptionsError::Missing(name)))
     }
 }
 
@@ -152,7 +176,11 @@ mod tests {
         for seed in 0..200 {
             let mut options = Options::random(seed, 10);
             options.mutant = (seed % 2 == 0).then_some(Mutant::NoFence);
-            assert_eq!(options.to_string().parse(), Ok(options));
+            options.exhaustive = seed % 3 == 0;
+            let line = options.to_string();
+            assert_eq!(line.parse(), Ok(options));
+            let without: Vec<&str> = line.split(' ').skip(1).collect();
+            assert_eq!(without.join(" ").parse::<Options>(), Err(OptionsError::Missing("seed")));
         }
         for wrong in ["stages", "stages=x", "colour=1", "mutant=kind"] {
             assert!(wrong.parse::<Options>().is_err(), "{wrong}");

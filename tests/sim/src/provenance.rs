@@ -2,7 +2,7 @@
 
 use pannier_runtime::clock::SECOND;
 use pannier_runtime::entropy::Entropy;
-use pannier_runtime::state::hash_bytes;
+use pannier_runtime::state::{Layout, State, hash_bytes};
 use pannier_runtime::{Abort, Direction, Frame, Nf, Txn, TxnResult, Verdict, state};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -110,6 +110,11 @@ impl Provenance {
     /// One that takes no random numbers, so that worlds in which the same was done are the same.
     pub fn without_draws(stage: usize, journal: Journal) -> Self {
         Provenance { stage, journal, draws: false }
+    }
+
+    /// Bytes of delta that the largest transaction writes.
+    pub fn largest(layout: &Layout) -> usize {
+        Provenance::new(0, Journal::default()).largest_delta(&Cells::new(layout))
     }
 
     fn begin(&self, packet: u64, path: &[u64], state: &Cells, txn: &mut Txn<'_>) -> u64 {

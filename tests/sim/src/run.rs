@@ -1,5 +1,7 @@
 //! Runs: one schedule, or many side by side.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use pannier_runtime::ring::Plan;
 
 use crate::check::Broken;
@@ -114,7 +116,17 @@ fn finish(world: &mut World, events: &[Event]) -> Result<(), Box<Failure>> {
     let options = *world.options();
     for (at, event) in events.iter().enumerate() {
         let failure = |broken| Box::new(Failure { options, broken, events: events[..=at].to_vec() });
-        world.step(event).map_err(failure)?;
+        without_panic(|| world.step(event)).map_err(failure)?;
     }
-    world.settle().map_err(|broken| Box::new(Failure { options, broken, events: events.to_vec() }))
+    let failure = |broken| Box::new(Failure { options, broken, events: events.to_vec() });
+    without_panic(|| world.settle()).map_err(failure)
+}
+
+/// A panic of a node breaks a promise too; the world is not used any more then.
+fn without_panic(does: impl FnOnce() -> Result<(), Broken>) -> Result<(), Broken> {
+    catch_unwind(AssertUnwindSafe(does)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(Broken { promise: "no panic", what: text.to_owned() })
+    })
 }

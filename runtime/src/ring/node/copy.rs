@@ -43,14 +43,14 @@ impl Node {
     pub(super) fn fetched(&mut self, packet: Packet, out: &mut Output) {
         match self.begin_copy(&packet) {
             Ok(true) => {}
-            Ok(false) => self.stats.refused.count("fetch_too_early"),
+            Ok(false) => self.stats.refused.count("fetch_out_of_time"),
             Err(damage) => self.stats.refused.count(damage.reason()),
         }
         out.pool.give(packet);
     }
 
     /// Begins to copy what is asked for. False where this node has not adopted the view in which the replacement
-    /// joins, or has no state itself.
+    /// joins, has no state itself, or has heard this question or a later one before.
     fn begin_copy(&mut self, packet: &Packet) -> Result<bool, Damage> {
         let mut body = control::open(packet, Kind::Fetch)?;
         let question = [body.u64().ok_or(Damage::Record)?, body.u64().ok_or(Damage::Record)?];
@@ -67,6 +67,11 @@ impl Node {
             }
             stages.push(stage);
         }
+        let asked = (packet.meta.incarnation, question);
+        if asked <= self.answered && !mutant::is(Mutant::DoubledFetch) {
+            return Ok(false); // it is being answered, or was: parts of two answers must not mix
+        }
+        self.answered = asked;
         self.end_copy();
         let mut torn = Vec::new();
         for &stage in &stages {

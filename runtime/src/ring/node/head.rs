@@ -7,7 +7,7 @@ use crate::nf::{Frame, Original, Verdict};
 use crate::packet::{Direction, Kind, Packet, Pool};
 use crate::piggyback::{UnitBuilder, UnitView};
 use crate::ring::recorder::Origin;
-use crate::txn::{Abort, Beginning, Txn, TxnResult, Workspace};
+use crate::txn::{Beginning, Txn, TxnResult, Workspace};
 
 /// The unit that is open: transactions that will be committed together, and the frames that wait for it.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl Open {
         }
     }
 
-    #[cfg(feature = "testing")]
+    #[cfg(feature = "simulation")]
     pub(super) fn provoke_conflicts(&mut self, entropy: Entropy, chance: f64) {
         self.work.conflicts = Some((entropy, chance));
     }
@@ -119,13 +119,11 @@ impl Node {
             };
             let mut txn = Txn::new(&mut open.work, pool, self.time);
             let said = self.nfs[self.index].run(&mut frame, &*store.state, &mut txn);
-            match open.work.conclude(said) {
-                Err(Abort::CONFLICT) => {
-                    open.work.abort(beginning, pool);
-                    open.original.restore(packet);
-                }
-                said => return said,
+            if !open.work.conflicted() {
+                return open.work.conclude(said);
             }
+            open.work.abort(beginning, pool);
+            open.original.restore(packet);
         }
     }
 
@@ -138,8 +136,14 @@ impl Node {
         self.sweep_at = (self.sweep_at + 1) % self.plan.layout.partitions;
         let store = self.stores[self.index].as_ref().expect("a head that is up holds its stage's store");
         let beginning = self.open.work.begin();
-        let mut txn = Txn::new(&mut self.open.work, &mut out.pool, self.time);
-        let swept = self.nfs[self.index].run_sweep(&*store.state, &mut txn, self.sweep_at);
+        let swept = loop {
+            let mut txn = Txn::new(&mut self.open.work, &mut out.pool, self.time);
+            let swept = self.nfs[self.index].run_sweep(&*store.state, &mut txn, self.sweep_at);
+            if !self.open.work.conflicted() {
+                break swept;
+            }
+            self.open.work.abort(&beginning, &mut out.pool);
+        };
         match self.open.work.conclude(swept) {
             Ok(()) => self.open.work.keep(),
             Err(_) => self.open.work.abort(&beginning, &mut out.pool),

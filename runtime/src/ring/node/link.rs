@@ -70,7 +70,7 @@ impl Link {
     }
 }
 
-#[cfg(feature = "testing")]
+#[cfg(feature = "simulation")]
 impl Link {
     /// Hashes all that decides what the links do next; `ahead` says how far a time is ahead.
     pub(super) fn hash_into(
@@ -209,7 +209,12 @@ impl Node {
             }
             let mut leaving = std::mem::take(&mut self.leaving);
             self.hold.release(|packet| is_committed(stores, packet.unit()), &mut leaving);
-            leaving.drain(..).for_each(|packet| self.depart(packet, out));
+            for packet in leaving.drain(..) {
+                match mutant::is(Mutant::HeldVanish) {
+                    true => out.pool.give(packet),
+                    false => self.depart(packet, out),
+                }
+            }
             self.leaving = leaving;
         }
         if self.link.reconnected && self.link.heard_all {

@@ -12,8 +12,8 @@ mod head;
 mod link;
 mod recover;
 mod replica;
-#[cfg(feature = "testing")]
-mod testing;
+#[cfg(feature = "simulation")]
+mod simulation;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,8 +37,8 @@ use head::Open;
 use link::Link;
 use recover::Life;
 use replica::Outcome;
-#[cfg(feature = "testing")]
-pub use testing::hash_packet;
+#[cfg(feature = "simulation")]
+pub use simulation::hash_packet;
 
 /// What a node wants done. The driver empties the lists; the pool stays.
 #[derive(Debug, Default)]
@@ -78,6 +78,8 @@ pub struct Node {
     link: Link,
     life: Life,
     copy: Option<Copy>,
+    /// The newest question for state: whose, and its view and attempt.
+    answered: (Incarnation, [u64; 2]),
     now: Now,
     /// The transactions' clock: the latest packet's arrival.
     time: Nanos,
@@ -116,6 +118,7 @@ impl Node {
             link: Link::new(&plan),
             life: Life::Up,
             copy: None,
+            answered: (0, [0; 2]),
             now: Now::default(),
             time: 0,
             next_sweep: 0,
@@ -287,6 +290,7 @@ impl Node {
         };
         if self.index == end {
             let by = Origin { node: self.index, incarnation: self.incarnation };
+            Address { sender: 0, incarnation: 0, addressee: 0 }.put_on(&mut packet);
             self.recorder.released(by, &packet);
             out.released.push(packet);
         } else {

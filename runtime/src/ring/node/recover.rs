@@ -31,26 +31,26 @@ pub(super) struct Joining {
     view: u64,
     /// What is asked of whom: each stage with its source, as long as the source has not answered.
     pending: Vec<(usize, usize)>,
-    /// What has come of the answers.
-    parts: Vec<Packet>,
+    /// What has come of the answers: number, whether it is the last, and the part.
+    parts: Vec<(u32, bool, Packet)>,
     /// Which time it is that the sources are asked: parts of earlier answers count no more.
     attempt: u64,
     asked: Nanos,
 }
 
 impl Joining {
-    /// The parts that have come from `source`.
-    fn of(&self, source: usize) -> impl Iterator<Item = Part<'_>> {
-        let from = self.parts.iter().filter(move |part| usize::from(part.meta.sender) == source);
-        from.filter_map(|part| Part::open(part).ok())
+    /// Numbers of the parts that have come from `source`, and which is the last.
+    fn of(&self, source: usize) -> impl Iterator<Item = (u32, bool)> {
+        let from = self.parts.iter().filter(move |part| usize::from(part.2.meta.sender) == source);
+        from.map(|&(number, is_last, _)| (number, is_last))
     }
 
     /// Hashes all that decides how it goes on.
-    #[cfg(feature = "testing")]
+    #[cfg(feature = "simulation")]
     pub(super) fn hash_into(&self, hasher: &mut impl std::hash::Hasher) {
         use std::hash::Hash;
         (self.view, &self.pending, self.attempt).hash(hasher);
-        self.parts.iter().for_each(|part| part.frame().hash(hasher));
+        self.parts.iter().for_each(|part| part.2.frame().hash(hasher));
     }
 }
 
@@ -126,7 +126,7 @@ impl Node {
         let Life::Joining(joining) = &mut self.life else { return };
         joining.asked = self.now.timer;
         joining.attempt += 1;
-        joining.parts.drain(..).for_each(|part| out.pool.give(part));
+        joining.parts.drain(..).for_each(|(_, _, part)| out.pool.give(part));
         for (at, &(_, source)) in joining.pending.iter().enumerate() {
             if joining.pending[..at].iter().any(|&(_, earlier)| earlier == source) {
                 continue;
@@ -164,21 +164,21 @@ impl Node {
         let part = Part::open(&packet).map_err(Damage::reason)?;
         let accepted = self.view.accepts(source, packet.meta.incarnation);
         let Life::Joining(joining) = &mut self.life else { return Err("unexpected_snapshot") };
-        let is_new = !joining.of(source).any(|other| other.number == part.number);
+        let is_new = !joining.of(source).any(|(number, _)| number == part.number);
         let expected = joining.pending.iter().any(|&(_, from)| from == source) && is_new && accepted;
         if !expected || part.question != [joining.view, joining.attempt] {
             return Err("unexpected_snapshot");
         }
         joining.asked = self.now.timer;
-        joining.parts.push(packet);
-        let last = joining.of(source).find(|part| part.is_last).map(|part| part.number);
-        if last.is_none_or(|last| (joining.of(source).count() as u64) <= u64::from(last)) {
+        joining.parts.push((part.number, part.is_last, packet));
+        let last = joining.of(source).find(|(_, is_last)| *is_last);
+        if last.is_none_or(|(last, _)| (joining.of(source).count() as u64) <= u64::from(last)) {
             return Ok(false);
         }
         let taken = self.take_over(source);
         let Life::Joining(joining) = &mut self.life else { return Ok(false) };
-        let done = joining.parts.extract_if(.., |part| usize::from(part.meta.sender) == source);
-        done.for_each(|part| out.pool.give(part));
+        let done = joining.parts.extract_if(.., |part| usize::from(part.2.meta.sender) == source);
+        done.for_each(|(_, _, part)| out.pool.give(part));
         taken.map(|()| true).map_err(Damage::reason)
     }
 
@@ -193,7 +193,8 @@ impl Node {
             let is_tail = self.plan.tail(stage) == self.index;
             stores[stage] = Some(Store::new(self.nfs[stage].new_state(&layout), is_tail));
         }
-        let mut parts: Vec<Part<'_>> = joining.of(source).collect();
+        let of_source = joining.parts.iter().filter(|part| usize::from(part.2.meta.sender) == source);
+        let mut parts = of_source.map(|part| Part::open(&part.2)).collect::<Result<Vec<_>, _>>()?;
         parts.sort_by_key(|part| part.number);
         let mut units = Vec::new();
         for mut part in parts {

@@ -1,4 +1,4 @@
-//! `abort`: an aborted attempt leaves no trace in state, packet, log or random numbers. (That no value comes from an
+//! `abort`: an aborted attempt leaves no trace in state, packet or random numbers. (That no value comes from an
 //! aborted attempt is seen where histories are read, in `once`.)
 
 use super::{Broken, Survey, broken};

@@ -21,6 +21,25 @@ pub fn at_rest(scene: &impl Scene) -> Result<(), Broken> {
     Ok(())
 }
 
+/// Checks that `packets`, which nothing keeps from leaving, have left behind the first `before` ones: each once, and
+/// those of one direction in the order in which they came.
+///
+/// # Errors
+/// What left in their place.
+pub fn through(scene: &impl Scene, before: usize, packets: &[u64]) -> Result<(), Broken> {
+    let entries = scene.journal().entries();
+    let of = |path: &Vec<u64>| path.first().and_then(|id| entries.transactions.get(id)?.packet);
+    let left: Vec<u64> = scene.released()[before..].iter().filter_map(of).collect();
+    let (outbound, inbound) = packets.split_at(packets.len() / 2);
+    for sent in [outbound, inbound] {
+        let came: Vec<u64> = left.iter().filter(|packet| sent.contains(packet)).copied().collect();
+        if came != sent {
+            return broken("liveness", format!("without faults {sent:?} entered, and {came:?} left"));
+        }
+    }
+    Ok(())
+}
+
 /// The promise is broken because nodes do not come to rest: what they still hold.
 pub fn stuck(scene: &impl Scene) -> Broken {
     let index = 0..scene.plan().nodes();

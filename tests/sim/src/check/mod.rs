@@ -18,7 +18,7 @@ use pannier_runtime::ring::{Node, Plan, Store};
 
 use crate::journal::{Entries, Journal};
 use crate::provenance::{Cell, Cells, SWEEPS};
-pub use liveness::{at_rest, stuck};
+pub use liveness::{at_rest, stuck, through};
 use once::History;
 pub use prefix::Watch;
 

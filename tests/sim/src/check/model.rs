@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use pannier_runtime::ring::Store;
+use pannier_runtime::state::AnyTable;
+
 use super::{Broken, Scene, broken, cell, keys, once};
 use crate::journal::{Entries, Transaction};
 use crate::provenance::{Cell, Cells, Script};
@@ -62,19 +65,31 @@ pub(super) fn check(scene: &impl Scene, entries: &Entries, now: u64) -> Result<(
                 );
             }
         }
-        let cells = store.state.downcast::<Cells>().expect("worlds run provenance");
-        let rows: BTreeMap<u64, u64> = cells.fleeting.rows().into_iter().collect();
-        for (key, (value, expires)) in model.fleeting.iter().filter(|(_, (_, expires))| *expires > now) {
-            if rows.get(key) != Some(value) {
-                let found = rows.get(key);
-                return broken(
-                    "closure",
-                    format!(
-                        "fleeting row {key} of stage {stage} is {found:?}, the model has {value:x} until {expires}"
-                    ),
-                );
-            }
+        let (found, live) =
+            (live_rows(store, scene.plan().layout.partitions, now), |row: &(u64, u64)| row.1 > now);
+        model.fleeting.retain(|_, row| live(row));
+        if found != model.fleeting {
+            let expected = &model.fleeting;
+            return broken(
+                "closure",
+                format!("fleeting rows of stage {stage}: {found:?}, the model has {expected:?}"),
+            );
         }
     }
     Ok(())
+}
+
+/// The fleeting rows that expire after `now`: by key their values and when they expire.
+fn live_rows(store: &Store, partitions: usize, now: u64) -> BTreeMap<u64, (u64, u64)> {
+    let cells = store.state.downcast::<Cells>().expect("worlds run provenance");
+    let mut rows = BTreeMap::new();
+    for partition in 0..partitions {
+        cells.fleeting.visit(partition, &mut |row| {
+            let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            if row.expires > now {
+                rows.insert(number(row.key), (number(row.value.unwrap_or_default()), row.expires));
+            }
+        });
+    }
+    rows
 }

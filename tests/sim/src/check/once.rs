@@ -1,11 +1,9 @@
 //! `once`: no delta counts twice, whatever is sent again.
 
-use std::collections::HashSet;
-
 use pannier_runtime::ring::Store;
 
 use super::{Broken, broken, cell, keys};
-use crate::journal::{ById, Entries};
+use crate::journal::{ById, Entries, Ids};
 use crate::provenance::Cell;
 
 /// The transactions that wrote one key.
@@ -13,7 +11,7 @@ pub(super) struct History {
     /// By the hash of a cell: its place in the list, counted from 1. The empty list is at 0.
     places: ById<u64>,
     /// The writers.
-    pub(super) writers: HashSet<u64>,
+    pub(super) writers: Ids,
 }
 
 impl History {
@@ -31,7 +29,7 @@ pub(super) fn histories(entries: &Entries, store: &Store) -> Result<Vec<History>
 /// The history that a cell stands for, from its hash and the journal.
 pub(super) fn history(entries: &Entries, cell: Cell) -> Result<History, Broken> {
     let (mut hash, mut place) = (cell.hash, cell.count);
-    let mut history = History { places: ById::default(), writers: HashSet::new() };
+    let mut history = History { places: ById::default(), writers: Ids::default() };
     history.places.insert(0, 0);
     while hash != 0 {
         let Some(&(writer, before)) = entries.writers.get(&hash) else {

@@ -15,11 +15,6 @@ fn hash_message(to: usize, packet: &Packet) -> u64 {
 }
 
 impl World {
-    /// From now on any message may be the next.
-    pub(crate) fn explored(&mut self) {
-        self.reach = usize::from(u8::MAX);
-    }
-
     /// The places of messages on the links, of equal ones the first.
     pub(crate) fn different_messages(&self) -> Vec<u8> {
         let mut seen = Vec::new();

@@ -4,7 +4,7 @@ use pannier_runtime::ring::{Node, Output};
 use pannier_runtime::{Packet, packet::Kind};
 
 use super::World;
-use crate::check;
+use crate::check::{self, Broken};
 use crate::provenance::{number, path};
 use crate::timeline::{describe, short};
 
@@ -90,6 +90,10 @@ impl World {
         out.released.drain(..).for_each(|packet| out.pool.give(packet));
         self.released.extend(paths);
         let caught_up = std::mem::take(&mut out.caught_up);
+        if let Some(stage) = out.unrecoverable.take().filter(|_| !is_ghost) {
+            let what = format!("node {index} finds nobody who holds stage {stage}");
+            self.broken.get_or_insert(Broken { promise: "released", what });
+        }
         self.spare.0 = out;
         if !is_ghost && caught_up {
             self.recoveries += 1;

@@ -29,6 +29,19 @@ impl World {
                 self.tick(place(node));
             }
             Event::Control(at) => self.deliver_control(at),
+            Event::LoseControl(at) => {
+                if let Some(at) = usize::from(at).checked_rem(self.control.len()) {
+                    let (to, lost) = self.control.swap_remove(at);
+                    self.note(|| format!("      {}", describe(to, &lost)));
+                }
+            }
+            Event::DoubleControl(at) => {
+                if let Some(at) = usize::from(at).checked_rem(self.control.len()) {
+                    let twin = self.control[at].clone();
+                    self.note(|| format!("      {}", describe(twin.0, &twin.1)));
+                    self.control.push(twin);
+                }
+            }
             Event::View(at) => self.deliver_view(at),
             Event::Crash(node) => drop(self.kill(place(node))),
             Event::Suspect(node) => {
@@ -82,6 +95,17 @@ impl World {
         self.accept(index, burst);
     }
 
+    /// Lets one packet in, whatever the bounds are.
+    pub(super) fn admit_one(&mut self, number: u64, direction: Direction, flow: u32) {
+        let index = if direction == Direction::Outbound { 0 } else { self.plan.last() };
+        let mut packet = self.spare.0.pool.take();
+        packet.set_frame(&number.to_le_bytes());
+        packet.meta.direction = direction;
+        packet.meta.flow = flow;
+        packet.meta.time = self.now.wall;
+        self.accept(index, vec![packet]);
+    }
+
     /// Runs something on a node, if it is there and goes on, and takes what it wants done.
     fn turn(&mut self, index: usize, does: impl FnOnce(&mut Node, &mut Output)) {
         let Some(node) = self.nodes[index].as_mut() else { return };
@@ -128,7 +152,7 @@ impl World {
     /// Every node is to hear of the newest view, each in its time.
     pub(super) fn announce(&mut self) {
         let view = self.orchestrator.view();
-        self.views.retain(|(_, earlier)| self.reach == super::REACH || earlier.number > view.number);
+        self.views.retain(|(_, earlier)| !self.options.exhaustive || earlier.number > view.number);
         self.views.extend((0..self.nodes.len()).map(|to| (to, view.clone())));
     }
 

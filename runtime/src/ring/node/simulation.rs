@@ -1,4 +1,4 @@
-//! Feature `testing`: copies of a node and a look at all that it knows, for those who explore what it may do.
+//! Feature `simulation`: copies of a node and a look at all that it knows, for those who explore what it may do.
 
 use std::hash::{Hash, Hasher};
 
@@ -27,6 +27,7 @@ impl Clone for Node {
             link: self.link.clone(),
             life: self.life.clone(),
             copy: self.copy.clone(),
+            answered: self.answered,
             now: self.now,
             time: self.time,
             next_sweep: self.next_sweep,
@@ -73,6 +74,7 @@ impl Node {
         if let Some(copy) = &self.copy {
             format!("{copy:?}").hash(hasher);
         }
+        self.answered.hash(hasher);
         (self.time, ahead(self.next_sweep), self.sweep_at).hash(hasher);
     }
 
