@@ -8,8 +8,12 @@
 //! # One line in a test
 //!
 //! ```toml
+//! [dependencies]                # `path` is that of a checkout: Pannier is not on crates.io yet
+//! pannier-runtime = { path = "pannier/runtime" }
+//!
 //! [dev-dependencies]
-//! pannier-chains = { …, features = ["testing"] }
+//! pannier-chains = { path = "pannier/chains", features = ["testing"] } # which turns on that of the runtime
+//! proptest = "1"                # for property tests
 //! ```
 //!
 //! ```
@@ -84,8 +88,40 @@
 //!
 //! # In a property test
 //!
-//! [`Survival::quick`] leaves out these passes, [`Survival::without_files`] the files, of which shrinking would write
-//! many. Keep one ordinary [`survives`] beside the property.
+//! Traffic and faults come from strategies that shrink. [`Survival::quick`] leaves out the passes that wait,
+//! [`Survival::without_files`] the files, of which shrinking would write many. Keep one ordinary [`survives`] beside the
+//! property.
+//!
+//! ```
+//! use pannier_chains::testing::{Survival, Traffic, fault_plan, trace};
+//! use pannier_runtime::{Verdict, nf, state};
+//! use proptest::prelude::*;
+//!
+//! state! {
+//!     /// Frames by length.
+//!     pub struct Lengths { seen: u16 => u64 [2_000] }
+//! }
+//!
+//! proptest! {
+//!     #![proptest_config(ProptestConfig::with_cases(4))]
+//!     # /*
+//!     #[test]
+//!     # */
+//!     fn no_crash_makes_it_forget(
+//!         trace in trace(&Traffic::default()),
+//!         faults in fault_plan(2, 1, 30), // nodes of the ring (f + 1), f, packets in which they crash
+//!     ) {
+//!         let lengths = || nf(|frame, state: &Lengths, txn| {
+//!             let length = frame.bytes().len() as u16;
+//!             txn.update(&state.seen, length, |seen| seen.unwrap_or(0) + 1)?;
+//!             Ok(Verdict::Forward)
+//!         });
+//!         let survived = Survival::of(lengths).f(1).trace(&trace).faults(&faults).quick().without_files().run();
+//!         prop_assert!(survived.is_ok(), "{}", survived.unwrap_err());
+//!     }
+//! }
+//! # no_crash_makes_it_forget();
+//! ```
 //!
 //! # What it can't find
 //!
@@ -115,7 +151,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pannier_runtime::Nf;
-use pannier_runtime::testing::{FaultPlan, Trace};
+pub use pannier_runtime::testing::{CrashAt, FaultPlan, Trace, TraceFrame, Traffic, fault_plan, trace};
 
 use crate::chain::Summary;
 use audit::{Audit, Factory, Instances, Journal, Shared};

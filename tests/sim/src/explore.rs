@@ -1,4 +1,5 @@
-//! Exhaustive search: every schedule of a small world, depth first, each state once.
+//! Exhaustive search: every schedule of a small world, depth first, each state once. States are told apart by 64 bits
+//! of hash: of a million, one goes unseen with a probability of about one in forty million.
 
 use std::collections::HashSet;
 
@@ -48,8 +49,8 @@ pub const SMALL_WORLDS: &[SmallWorld] = &[
     small("one stage, three packets, everything", (1, 1), [3, 1, 1, 1, 1]),
     small("two nodes, two packets, everything", (2, 1), [2, 1, 1, 1, 0]),
     small("three nodes, a packet, everything", (3, 1), [1, 1, 1, 1, 0]),
-    small("two nodes, three packets, everything", (2, 1), [3, 1, 1, 1, 0]),
     small("three nodes, two packets, a crash", (3, 1), [2, 1, 0, 0, 0]),
+    small("two nodes, three packets, a crash", (2, 1), [3, 1, 0, 0, 0]),
 ];
 
 /// What a search has seen.

@@ -123,7 +123,9 @@ impl Provenance {
             false => {
                 let cells = (0..=SWEEPS).map(|key| state.cells.inspect(&key).unwrap_or_default().hash);
                 let way = path.iter().copied().chain(cells);
-                way.fold(packet << 8 | self.stage as u64, |id, hash| hash_bytes(id, &hash.to_le_bytes()))
+                way.fold(hash_bytes(packet, &[self.stage as u8]), |id, hash| {
+                    hash_bytes(id, &hash.to_le_bytes())
+                })
             }
         };
         let id = number & !(1 << 63);
