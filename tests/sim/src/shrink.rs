@@ -14,7 +14,7 @@ use crate::run::{Failure, play_thoroughly};
 pub fn shrink(failure: &Failure, tries: usize) -> Result<Failure, OptionsError> {
     let mut best = Shrinking { failure: failure.clone(), left: tries };
     let events = best.failure.events.clone();
-    best.attempt(events)?; // with all checks at each step it may fail earlier
+    best.attempt(&events)?; // with all checks at each step it may fail earlier
     loop {
         let before = best.failure.events.clone();
         best.leave_out()?;
@@ -32,12 +32,12 @@ struct Shrinking {
 
 impl Shrinking {
     /// Takes `events` over if they break the same promise. Whether they do.
-    fn attempt(&mut self, events: Vec<Event>) -> Result<bool, OptionsError> {
+    fn attempt(&mut self, events: &[Event]) -> Result<bool, OptionsError> {
         if self.left == 0 {
             return Ok(false);
         }
         self.left -= 1;
-        match play_thoroughly(self.failure.options, &events)? {
+        match play_thoroughly(self.failure.options, events)? {
             Err(failure) if failure.broken.promise == self.failure.broken.promise => {
                 self.failure = *failure;
                 Ok(true)
@@ -56,7 +56,7 @@ impl Shrinking {
                 let start = end.saturating_sub(part);
                 let mut events = self.failure.events.clone();
                 events.drain(start..end);
-                self.attempt(events)?;
+                self.attempt(&events)?;
                 end = start;
             }
             if part == 1 {
@@ -72,7 +72,7 @@ impl Shrinking {
             for simpler in simpler(self.failure.events[at]) {
                 let mut events = self.failure.events.clone();
                 events[at] = simpler;
-                if events != self.failure.events && self.attempt(events)? {
+                if events != self.failure.events && self.attempt(&events)? {
                     break;
                 }
             }

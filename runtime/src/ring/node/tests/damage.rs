@@ -127,9 +127,11 @@ fn resealed(packet: &Packet, body: &[u8]) -> Packet {
     forged
 }
 
+type Taken<'a> = (&'a [u8], &'a [u8], Vec<&'a [u8]>, &'a [u8]);
+
 /// A snapshot in one part, taken apart: what is in front of the rows, the rows, the vectors of each store with its
 /// stage, and what is retained for them.
-fn parts(body: &[u8]) -> (&[u8], &[u8], Vec<&[u8]>, &[u8]) {
+fn parts(body: &[u8]) -> Taken<'_> {
     const FRONT: usize = 8 + 8 + 4 + 1;
     const VECTORS: usize = 1 + 2 * 8 * 8; // stage, then versions and commits of 8 partitions
     let (front, rest) = body.split_at(FRONT);
