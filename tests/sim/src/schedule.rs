@@ -97,6 +97,7 @@ mod tests {
         assert_eq!(Schedule::parse("deliver 1 1"), Err(ScheduleError::Title));
         assert_eq!(with("deliver 1 1"), Err(ScheduleError::NoOptions));
         assert!(matches!(with("options seed=x"), Err(ScheduleError::Options(2, _))));
-        assert!(matches!(with("options seed=1\nexplode 3"), Err(ScheduleError::Event(3, _))));
+        let line = Options::random(1, 10).to_string();
+        assert!(matches!(with(&format!("options {line}\nexplode 3")), Err(ScheduleError::Event(3, _))));
     }
 }
