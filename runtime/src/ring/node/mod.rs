@@ -299,9 +299,11 @@ impl Node {
         }
     }
 
-    /// From here to the node `to`, as the view has it.
+    /// From here to the node `to`, as the view has it. Nothing is for a node that is dead: if it lives on, it and other
+    /// dead ones must not be a ring of their own.
     fn address(&self, to: usize) -> Address {
-        let addressee = self.view.members[to].incarnation;
+        let member = self.view.members[to];
+        let addressee = if member.standing == Standing::Dead { NOBODY } else { member.incarnation };
         Address { sender: self.index as u8, incarnation: self.incarnation, addressee }
     }
 
@@ -315,6 +317,9 @@ fn layout(plan: &Plan, index: usize) -> Layout {
     let differs = if mutant::is(Mutant::DifferingHash) { index as u64 } else { 0 };
     Layout { hash_seed: plan.layout.hash_seed ^ differs, ..plan.layout }
 }
+
+/// No node has this incarnation.
+const NOBODY: Incarnation = Incarnation::MAX;
 
 /// Who sends a message, and who it is for.
 #[derive(Clone, Copy, Debug)]
