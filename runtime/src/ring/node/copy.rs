@@ -19,7 +19,7 @@ use crate::ring::control::{self, Reader};
 use crate::txn::delta;
 
 /// Ends a list of stages.
-pub(super) const END: u8 = u8::MAX;
+const END: u8 = u8::MAX;
 
 /// More transactions than any store sees: up to here no version overflows, beyond it one is damage.
 const MOST_VERSIONS: Version = 1 << 62;
