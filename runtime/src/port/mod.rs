@@ -1,9 +1,11 @@
 //! Where packets come from and go to, all behind one trait.
 
+mod device;
 pub mod fault;
 pub mod memory;
 pub mod pcap;
 
+pub use device::{Device, DevicePort, PortError, PortSpec, PortStats};
 pub use fault::{Fault, FaultCounts, Faults};
 pub use memory::Memory;
 
