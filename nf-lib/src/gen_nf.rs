@@ -84,10 +84,6 @@ impl<const N: usize> AnyState for GenState<N> {
         (number == 0).then_some(&self.values as &dyn AnyTable)
     }
 
-    fn table_mut(&mut self, number: usize) -> Option<&mut dyn AnyTable> {
-        (number == 0).then_some(&mut self.values as &mut dyn AnyTable)
-    }
-
     fn boxed_clone(&self) -> Box<dyn AnyState> {
         Box::new(self.clone())
     }

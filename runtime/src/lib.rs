@@ -1,7 +1,8 @@
 //! Pannier's runtime: packets, transactional state and the ring protocol in which packets carry the state.
 //!
 //! The folders, bottom up; each uses lower ones only:
-//! - [`limits`], [`clock`], [`entropy`], [`stats`], [`mutant`]: bounds, time and randomness as parameters, counters;
+//! - [`limits`], [`clock`], [`entropy`], [`stats`], [`mutant`], `sync`: bounds, time and randomness as parameters,
+//!   counters, atomics;
 //! - [`wire`]: views of packet headers over bytes;
 //! - [`packet`]: frames with a unit behind them; [`dependency`]: vectors and *the* ordering rule;
 //! - [`mod@state`]: typed tables in partitions; [`port`]: where packets come from and go to;
@@ -24,6 +25,7 @@ pub mod port;
 pub mod ring;
 pub mod state;
 pub mod stats;
+mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod txn;

@@ -4,6 +4,8 @@
 pub const MAX_PARTITIONS: usize = 64;
 /// Most stages, and most nodes, of a chain: their numbers travel as one byte.
 pub const MAX_NODES: usize = 64;
+/// Most lanes of a chain, and so most shards of a node: each has words of its own in every store.
+pub const MAX_LANES: usize = 8;
 /// Most packets that one shard may commit together as one unit.
 pub const MAX_UNIT_FRAMES: usize = 64;
 /// Most tables of one network function: the table's number takes six bits of a delta entry's tag.

@@ -130,6 +130,13 @@ pub trait Nf: Send + Sync + 'static {
         rows.map(|row| 2 * row.key + row.value + 2 * crate::txn::delta::ENTRY_OVERHEAD).sum()
     }
 
+    /// A hash that the packets of a flow share in both directions, where their addresses do not have one: because this
+    /// function changes them. It is asked about frames as they enter the chain, on either side; `None` leaves it to the
+    /// addresses.
+    fn steer(&self, _frame: &[u8], _direction: Direction) -> Option<u32> {
+        None
+    }
+
     /// Addresses that belong to this function on the outside (a NAT's): packets to them are inbound.
     fn addresses(&self) -> Vec<IpAddr> {
         Vec::new()
@@ -195,6 +202,8 @@ pub trait AnyNf: Send + Sync {
     /// # Errors
     /// As [`Nf`] says.
     fn run_sweep(&self, state: &dyn AnyState, txn: &mut Txn<'_>, partition: usize) -> TxnResult<()>;
+    /// [`Nf::steer`].
+    fn steer_by(&self, frame: &[u8], direction: Direction) -> Option<u32>;
     /// [`Nf::addresses`].
     fn outside_addresses(&self) -> Vec<IpAddr>;
     /// [`Nf::largest_delta`].
@@ -215,6 +224,10 @@ impl<N: Nf> AnyNf for N {
 
     fn run_sweep(&self, state: &dyn AnyState, txn: &mut Txn<'_>, partition: usize) -> TxnResult<()> {
         state.downcast::<N::State>().map_or(Ok(()), |state| self.sweep(state, txn, partition))
+    }
+
+    fn steer_by(&self, frame: &[u8], direction: Direction) -> Option<u32> {
+        self.steer(frame, direction)
     }
 
     fn outside_addresses(&self) -> Vec<IpAddr> {

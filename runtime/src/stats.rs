@@ -45,6 +45,8 @@ pub struct NodeStats {
     pub forwarded: u64,
     /// Frames that it dropped, by reason.
     pub drops: Reasons,
+    /// Transactions that gave way to another lane's, and ran again.
+    pub conflicts: u64,
     /// Frames that it made itself.
     pub generated: u64,
     /// Frames that ended here because of a failure: fenced, found a full bound, or came while the node was joining.
@@ -64,6 +66,7 @@ impl NodeStats {
         self.processed += other.processed;
         self.forwarded += other.forwarded;
         self.drops.add(&other.drops);
+        self.conflicts += other.conflicts;
         self.generated += other.generated;
         self.lost += other.lost;
         self.units_sent += other.units_sent;

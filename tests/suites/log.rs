@@ -129,7 +129,7 @@ impl Finished {
         assert_eq!((stages.len(), live.len()), (self.nfs.len(), self.nfs.len()), "{case}");
         for (stage, (rebuilt, live)) in stages.iter().zip(&live).enumerate() {
             let head = self.chain.node(stage).and_then(|node| node.store(stage)).expect("heads are up");
-            assert_eq!(rebuilt.versions, head.versions, "{case}: {}", live.name);
+            assert_eq!(rebuilt.versions, head.versions(), "{case}: {}", live.name);
             assert_eq!(format!("{:016x}", rebuilt.digest()), live.digest, "{case}: {}", live.name);
             assert_eq!(rebuilt.name, live.name);
         }

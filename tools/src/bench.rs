@@ -6,7 +6,6 @@ use pannier_chains::config::{self, ChainSpec};
 use pannier_chains::{Chain, ChainStage, RunError, run};
 use pannier_runtime::Packet;
 use pannier_runtime::port::Faults;
-use pannier_runtime::ring::Plan;
 use serde_json::json;
 
 use crate::{Ended, Failure, fail, print};
@@ -80,9 +79,7 @@ struct Bench {
 
 impl Bench {
     fn new(spec: &ChainSpec, f: usize) -> Result<Self, RunError> {
-        let mut plan = Plan::new(spec.stages.len(), f)?;
-        (plan.layout, plan.limits) = (spec.plan.layout, spec.plan.limits);
-        (plan.unit_frames, plan.seed) = (spec.plan.unit_frames, spec.plan.seed);
+        let plan = spec.plan.with_geometry(spec.stages.len(), f)?;
         let stage = |s: &config::StageSpec| ChainStage { name: s.name.clone(), nf: s.nf.clone() };
         let stages = spec.stages.iter().map(stage).collect();
         Ok(Bench {

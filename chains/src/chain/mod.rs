@@ -14,7 +14,7 @@ use pannier_runtime::entropy::Entropy;
 use pannier_runtime::limits::REPAIR_UNITS;
 use pannier_runtime::packet::{Kind, Pool};
 use pannier_runtime::port::{Fault, Faults, Memory, Port, PortContext};
-use pannier_runtime::ring::{Node, Orchestrator, Output, Plan, PlanError, Recorder};
+use pannier_runtime::ring::{Node, Orchestrator, Output, Plan, PlanError, Recorder, steer};
 use pannier_runtime::stats::NodeStats;
 use pannier_runtime::{AnyNf, Direction, Packet};
 use recovery::Outage;
@@ -173,7 +173,8 @@ impl Chain {
     }
 
     /// Lets a frame in, to be worked on in the next turn. Its direction, flow and time must be set.
-    pub fn admit(&mut self, packet: Packet) {
+    pub fn admit(&mut self, mut packet: Packet) {
+        steer(&mut packet, self.plan.lanes, &self.nfs);
         self.admitted += 1;
         self.now.wall = self.now.wall.max(packet.meta.time);
         match packet.meta.direction {
@@ -223,7 +224,7 @@ impl Chain {
     pub fn record(&mut self, recorder: RecorderFactory) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if let Some(node) = &mut slot.node {
-                node.set_recorder(recorder(index));
+                node.set_recorder(|| recorder(index));
             }
         }
         self.recorder = Some(recorder);

@@ -49,7 +49,7 @@ impl Chain {
         let lost_before = self.frames_lost();
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Some(node) = slot.node.take() else { return };
-        slot.past.add(node.stats());
+        slot.past.add(&node.stats());
         self.lost += node.frames_inside() as u64;
         let started = Instant::now();
         let outage = Outage { since: self.turns, at_packet, started, state_bytes: 0, lost_before };
@@ -78,7 +78,7 @@ impl Chain {
             let mut node =
                 Node::replacement(index, self.plan, Arc::clone(&self.nfs), view, self.now, &mut self.out);
             if let Some(recorder) = &self.recorder {
-                node.set_recorder(recorder(index));
+                node.set_recorder(|| recorder(index));
             }
             self.slots[index].node = Some(node);
             self.route(index);

@@ -104,7 +104,7 @@ impl Chain {
         for (index, slot) in self.slots.iter().enumerate() {
             let mut stats = slot.past.clone();
             if let Some(node) = &slot.node {
-                stats.add(node.stats());
+                stats.add(&node.stats());
             }
             total.add(&stats);
             if let Some(name) = self.names.get(index) {
@@ -195,7 +195,8 @@ impl Chain {
                 let store = self.node(replica).and_then(|node| node.store(stage));
                 let same = store.is_some_and(|store| {
                     let layout = &self.plan.layout;
-                    store.versions == head.versions && store.state.digest(layout) == head.state.digest(layout)
+                    store.versions() == head.versions()
+                        && store.state.digest(layout) == head.state.digest(layout)
                 });
                 if !same {
                     broken.push(format!("node {replica} does not hold what the head of {name} holds"));

@@ -7,6 +7,7 @@
 //! seed = 1                     # of random numbers and faults
 //! burst = 32                   # packets read at once, 1 ..= 256
 //! unit = 32                    # packets committed together, 1 ..= 64
+//! lanes = 1                    # that flows are spread over, 1 ..= 8: as many shards as a node can have
 //! shards = 1                   # per node
 //! crash = ["nat@500"]          # nodes that crash, and after how many packets
 //!

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use pannier_nf::{NfKind, OptionError, Options};
-use pannier_runtime::limits::{Limits, MAX_FRAME, MAX_NODES, MAX_PARTITIONS, MAX_UNIT, MAX_UNIT_FRAMES};
+use pannier_runtime::limits::{
+    Limits, MAX_FRAME, MAX_LANES, MAX_NODES, MAX_PARTITIONS, MAX_UNIT, MAX_UNIT_FRAMES,
+};
 use pannier_runtime::port::Faults;
 use pannier_runtime::ring::{Plan, PlanError};
 use pannier_runtime::state::Layout;
@@ -21,6 +23,7 @@ pub(super) const TOP: &[&str] = &[
     "seed",
     "burst",
     "unit",
+    "lanes",
     "shards",
     "limits",
     "input",
@@ -251,6 +254,7 @@ fn plan(top: &Section<'_>, stages: &[StageSpec]) -> Result<Plan, ChainError> {
     let mut plan = Plan::new(stages.len(), f).map_err(|error| plan_error(top, &error, None))?;
     plan.layout = Layout { partitions: index(partitions), hash_seed };
     plan.unit_frames = index(unit);
+    plan.lanes = index(top.integer("lanes", 1..=MAX_LANES as u64, 1)?);
     plan.seed = seed;
     plan.limits = limits;
     let largest = stages.iter().map(|stage| stage.nf.largest_delta_in(&plan.layout)).max().unwrap_or(0);
@@ -287,6 +291,7 @@ fn plan_error(top: &Section<'_>, error: &PlanError, plan: Option<(Plan, usize)>)
             (top.at("stage"), format!("leave out stages: {MAX_NODES} are possible"))
         }
         PlanError::UnitFrames(_) => (top.at("unit"), "set `unit = 1`".to_owned()),
+        PlanError::Lanes(_) => (top.at("lanes"), "set `lanes = 1`".to_owned()),
         PlanError::Partitions(_) => (top.at("partitions"), "set `partitions = 64`".to_owned()),
         PlanError::Mtu { f, .. } => (top.at("f").or(limits), room(*f, plan)),
     };
@@ -302,11 +307,8 @@ fn room(f: usize, plan: Option<(Plan, usize)>) -> String {
         changed.check(row).is_ok()
     };
     let fits_f = |f| {
-        let smaller = Plan::new(plan.stages(), f);
-        smaller.is_ok_and(|mut it| {
-            (it.limits, it.layout) = (plan.limits, plan.layout);
-            it.check(row).is_ok()
-        })
+        let smaller = plan.with_geometry(plan.stages(), f);
+        smaller.is_ok_and(|it| it.check(row).is_ok())
     };
     let mut ways: Vec<String> = Vec::new();
     if let Some(mtu) = (plan.limits.mtu..=MAX_UNIT).find(|mtu| fits(&|it| it.limits.mtu = *mtu)) {

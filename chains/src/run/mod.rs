@@ -217,9 +217,7 @@ impl Run {
     /// # Errors
     /// See [`RunError`]. An input that is damaged in the middle is no error here: see [`Outcome::input_error`].
     pub fn start(mut self) -> Result<Outcome, RunError> {
-        let mut plan = Plan::new(self.stages.len(), self.f)?;
-        (plan.layout, plan.limits) = (self.plan.layout, self.plan.limits);
-        (plan.unit_frames, plan.seed) = (self.plan.unit_frames, self.plan.seed);
+        let plan = self.plan.with_geometry(self.stages.len(), self.f)?;
         for (name, packet) in std::mem::take(&mut self.named_crashes) {
             let node = self.stages.iter().position(|stage| stage.name == name);
             self.crashes.push(Crash { packet, node: node.ok_or(RunError::NoSuchStage(name))? });

@@ -54,7 +54,7 @@ pub(super) fn check(
     store: &Store,
     partitions: usize,
 ) -> Result<(), Broken> {
-    let survives = survivors(history, &store.versions)?;
+    let survives = survivors(history, &store.versions())?;
     let tables = Tables::new(history, &survives, &*store.state, partitions);
     let lost: BTreeSet<usize> = history
         .iter()
@@ -156,7 +156,7 @@ impl Tables {
         }
         for table in state.iter() {
             for partition in 0..partitions {
-                table.visit(partition, &mut |row| {
+                table.visit(partition, &table.outside(), &mut |row| {
                     let value = row.value.map(<[u8]>::to_vec);
                     found.insert((row.table, row.key.to_vec()), (value, row.expires));
                 });

@@ -62,12 +62,13 @@ impl Told {
 
     /// Asks the model about a store with these rows.
     fn ask(&self, released: &[usize], rows: &[(u8, u8)]) -> Result<(), (Failure, Option<usize>)> {
-        let mut state = Rows::new(&layout());
+        let (mut state, mut changes) = (Rows::new(&layout()), Vec::new());
         for (key, value) in rows {
-            state.rows.apply(&Change { table: 0, key: &[*key], value: Some(&[*value]), expires: NEVER });
+            let change = Change { table: 0, key: &[*key], value: Some(&[*value]), expires: NEVER };
+            delta::put_change(&mut changes, &change);
         }
-        let mut store = Store::new(Box::new(state), false);
-        store.versions = self.versions;
+        delta::apply(&mut state, &changes);
+        let store = Store::with_vectors(Box::new(state), false, self.versions, Vector::default());
         check(&self.history, released, &store, PARTITIONS)
     }
 

@@ -43,7 +43,7 @@ mod mapping;
 
 use std::net::IpAddr;
 
-use pannier_runtime::state::{Layout, State};
+use pannier_runtime::state::{Layout, State, hash_bytes};
 use pannier_runtime::wire::edit::Uneditable;
 use pannier_runtime::wire::icmp::IcmpRole;
 use pannier_runtime::wire::tcp::{TcpHeader, flags};
@@ -58,6 +58,9 @@ pub use config::{KIND, NatConfig, PortChoice, Timeouts};
 
 /// Longest ICMP error in bytes, with Ethernet header and two VLAN tags.
 const LONGEST_ERROR: usize = 612;
+
+/// Seed of the hash that steers: lanes must not follow partitions.
+const STEERING: u64 = 0x6c61_6e65;
 
 state! {
     /// What the NAT must not lose: each mapping in two rows.
@@ -114,6 +117,20 @@ impl Nf for Nat {
             (_, Direction::Outbound) => self.outbound(frame, &layers, &flow, state, txn),
             (_, Direction::Inbound) => inbound(frame, &layers, &flow, state, txn),
         }
+    }
+
+    /// By the end that keeps its address: the one outside. Queries have no port there.
+    fn steer(&self, frame: &[u8], direction: Direction) -> Option<u32> {
+        let flow = Flow::parse(frame).ok()?;
+        let (remote, port) = match direction {
+            Direction::Outbound => (flow.destination(), flow.destination_port()),
+            Direction::Inbound => (flow.source(), flow.source_port()),
+        };
+        let port = if flow.protocol() == protocol::ICMP { 0 } else { port };
+        let IpAddr::V4(remote) = remote else { return None };
+        let [a, b, c, d] = remote.octets();
+        let [high, low] = port.to_be_bytes();
+        Some((hash_bytes(STEERING, &[a, b, c, d, high, low, flow.protocol()]) >> 32) as u32)
     }
 
     fn addresses(&self) -> Vec<IpAddr> {

@@ -13,6 +13,8 @@
 //! receiver knows. A message may therefore be late by less than 2³¹ writes of one partition: minutes at ten million
 //! writes a second, far beyond what any link delays.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::limits::MAX_PARTITIONS;
 use crate::mutant::{self, Mutant};
 
@@ -27,6 +29,11 @@ impl PartitionSet {
     /// Every partition below `count`.
     pub fn first(count: usize) -> Self {
         PartitionSet(if count >= MAX_PARTITIONS { u64::MAX } else { (1 << count) - 1 })
+    }
+
+    /// One partition below [`MAX_PARTITIONS`] and no other.
+    pub fn only(partition: usize) -> Self {
+        PartitionSet(1 << partition)
     }
 
     /// Adds a partition below [`MAX_PARTITIONS`].
@@ -101,6 +108,60 @@ impl std::ops::Index<usize> for Vector {
     type Output = Version;
     fn index(&self, partition: usize) -> &Version {
         &self.0[partition]
+    }
+}
+
+/// Versions that are known of the partitions of a store.
+pub trait Versions {
+    /// The version known of `partition`.
+    fn version(&self, partition: usize) -> Version;
+}
+
+impl Versions for Vector {
+    fn version(&self, partition: usize) -> Version {
+        self.0[partition]
+    }
+}
+
+/// A vector that several lanes look at while one of them raises it.
+#[derive(Debug)]
+pub struct LiveVector([AtomicU64; MAX_PARTITIONS]);
+
+impl From<Vector> for LiveVector {
+    fn from(vector: Vector) -> Self {
+        LiveVector(vector.0.map(AtomicU64::new))
+    }
+}
+
+impl Versions for LiveVector {
+    fn version(&self, partition: usize) -> Version {
+        // Acquire: who sees a version sees the rows that it stands for, and what a commit vector was derived from.
+        self.0[partition].load(Ordering::Acquire)
+    }
+}
+
+impl LiveVector {
+    /// The versions, each of some moment during the call.
+    pub fn look(&self) -> Vector {
+        Vector(std::array::from_fn(|partition| self.version(partition)))
+    }
+
+    /// Sets one entry. Whoever does so is the only one to do so at the time: he holds the partition, or the whole store.
+    pub(crate) fn set(&self, partition: usize, version: Version) {
+        self.0[partition].store(version, Ordering::Release);
+    }
+
+    /// Raises one entry to `version` if it is lower, and says whether it was. Where `shared` is false nobody else does
+    /// so meanwhile.
+    pub(crate) fn raise(&self, partition: usize, version: Version, shared: bool) -> bool {
+        if version <= self.version(partition) {
+            return false;
+        }
+        if shared {
+            return version > self.0[partition].fetch_max(version, Ordering::AcqRel);
+        }
+        self.set(partition, version);
+        true
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Meta {
     pub incarnation: u64,
     /// The incarnation that it is for; 0 for what comes from outside.
     pub addressee: u64,
+    /// The lane that it takes through the ring.
+    pub lane: u8,
     /// Symmetric hash of the flow, drawn once at ingress: frames with one hash stay in order.
     pub flow: u32,
     /// When the frame arrived at the chain, in nanoseconds since the Unix epoch.

@@ -12,7 +12,7 @@ mod record;
 
 pub use record::{Record, RecordView, Seen, vector_bytes};
 
-use crate::dependency::Vector;
+use crate::dependency::Versions;
 
 /// Version of the unit format, its first byte.
 pub const UNIT_VERSION: u8 = 1;
@@ -162,7 +162,11 @@ impl UnitBuilder {
     /// Takes in the records of `unit` that `near` knows a store's versions for. Returns false and changes nothing
     /// where they can't be in one unit with what is here; then the open unit must be closed first.
     #[must_use]
-    pub fn absorb<'v>(&mut self, unit: &UnitView<'_>, near: impl Fn(u8) -> Option<&'v Vector>) -> bool {
+    pub fn absorb<'v, V: Versions + 'v>(
+        &mut self,
+        unit: &UnitView<'_>,
+        near: impl Fn(u8) -> Option<&'v V>,
+    ) -> bool {
         let at = |records: &[Record], stage| records.iter().position(|record| record.stage == stage);
         let fits = unit.records().all(|view| match (near(view.stage), at(self.records(), view.stage)) {
             (Some(near), Some(at)) => self.records[at].fits(&view, near),
@@ -182,7 +186,7 @@ impl UnitBuilder {
     }
 
     /// Drops what no receiver needs: what `commit` says is everywhere, and records with nothing left.
-    pub fn forget_committed<'v>(&mut self, commit: impl Fn(u8) -> Option<&'v Vector>) {
+    pub fn forget_committed<'v, V: Versions + 'v>(&mut self, commit: impl Fn(u8) -> Option<&'v V>) {
         for record in &mut self.records[..self.used] {
             if let Some(commit) = commit(record.stage) {
                 record.forget_committed(commit);

@@ -5,7 +5,7 @@
 //! ```
 //! The top bit of a partition says that it was written. The version is the one seen, cut to 32 bits.
 
-use crate::dependency::{PartitionSet, Vector, Version, lengthen, shorten};
+use crate::dependency::{PartitionSet, Vector, Version, Versions, lengthen, shorten};
 use crate::limits::MAX_PARTITIONS;
 use crate::mutant::{self, Mutant};
 
@@ -89,8 +89,11 @@ impl<'a> RecordView<'a> {
     }
 
     /// Whether a store that stands at `vector` has everything behind this record: what it wrote and what it read.
-    pub fn covered_by(&self, vector: &Vector) -> bool {
-        self.seen().all(|s| vector[s.partition] >= s.version_after(vector[s.partition]))
+    pub fn covered_by(&self, known: &impl Versions) -> bool {
+        self.seen().all(|s| {
+            let here = known.version(s.partition);
+            here >= s.version_after(here)
+        })
     }
 }
 
@@ -148,9 +151,9 @@ impl Record {
 
     /// Whether another record of the same stage can be one with this one. Not so where both wrote, or where one read
     /// what only a later commit than the other's brings. `near` completes the other's short versions.
-    pub fn fits(&self, other: &RecordView<'_>, near: &Vector) -> bool {
+    pub fn fits(&self, other: &RecordView<'_>, near: &impl Versions) -> bool {
         other.seen().all(|s| {
-            let (version, mine) = (s.version_near(near[s.partition]), self.version[s.partition]);
+            let (version, mine) = (s.version_near(near.version(s.partition)), self.version[s.partition]);
             if s.written {
                 !self.writes() && (!self.read.contains(s.partition) || mine <= version + 1)
             } else {
@@ -160,9 +163,9 @@ impl Record {
     }
 
     /// Takes in another record of the same stage that [`Record::fits`].
-    pub fn merge(&mut self, other: &RecordView<'_>, near: &Vector) {
+    pub fn merge(&mut self, other: &RecordView<'_>, near: &impl Versions) {
         for s in other.seen() {
-            let version = s.version_near(near[s.partition]);
+            let version = s.version_near(near.version(s.partition));
             if s.written {
                 self.read.0 &= !(1 << s.partition);
                 self.note(s.partition, version, true);
@@ -176,13 +179,13 @@ impl Record {
     }
 
     /// Forgets what `commit` covers, for that is known everywhere: reads one by one, writes all together.
-    pub fn forget_committed(&mut self, commit: &Vector) {
+    pub fn forget_committed(&mut self, commit: &impl Versions) {
         for partition in self.read.iter() {
-            if commit[partition] >= self.version[partition] {
+            if commit.version(partition) >= self.version[partition] {
                 self.read.0 &= !(1 << partition);
             }
         }
-        if self.written.iter().all(|partition| commit[partition] > self.version[partition]) {
+        if self.written.iter().all(|partition| commit.version(partition) > self.version[partition]) {
             self.written = PartitionSet::default();
             self.delta.clear();
         }

@@ -9,13 +9,15 @@ pub mod node;
 mod plan;
 mod recorder;
 mod retained;
+mod steer;
 mod store;
 mod view;
 
 #[cfg(feature = "simulation")]
 pub use node::hash_packet;
-pub use node::{Node, Output};
+pub use node::{Node, Output, SharedNode};
 pub use plan::{Plan, PlanError};
 pub use recorder::{Origin, Recorder, Silent};
+pub use steer::steer;
 pub use store::Store;
 pub use view::{Incarnation, Member, Orchestrator, Standing, View};

@@ -1,6 +1,6 @@
 //! Who holds what: the geometry of the ring.
 
-use crate::limits::{Limits, MAX_NODES, MAX_UNIT_FRAMES};
+use crate::limits::{Limits, MAX_LANES, MAX_NODES, MAX_UNIT_FRAMES};
 use crate::piggyback::{UNIT_HEADER, vector_bytes};
 use crate::state::Layout;
 
@@ -11,7 +11,9 @@ pub struct Plan {
     f: usize,
     /// How stores are cut.
     pub layout: Layout,
-    /// Packets that a shard commits together as one unit, 1 … 64. 1 is the paper's way.
+    /// Lanes that flows are spread over, 1 … [`MAX_LANES`]: as many shards as a node can have. The same at every node.
+    pub lanes: usize,
+    /// Packets that a lane commits together as one unit, 1 … 64. 1 is the paper's way.
     pub unit_frames: usize,
     /// Bounds and timers.
     pub limits: Limits,
@@ -39,6 +41,9 @@ pub enum PlanError {
     /// Units of no packet or of too many.
     #[error("a unit holds 1 to {MAX_UNIT_FRAMES} packets, not {0}")]
     UnitFrames(usize),
+    /// No lane, or too many.
+    #[error("a chain has 1 to {MAX_LANES} lanes, not {0}")]
+    Lanes(usize),
     /// Partitions out of range.
     #[error("a store has 1 to 64 partitions, not {0}")]
     Partitions(usize),
@@ -64,8 +69,18 @@ impl Plan {
     /// # Errors
     /// No stage, or more nodes than their numbers can count.
     pub fn new(stages: usize, f: usize) -> Result<Self, PlanError> {
-        let plan =
-            Plan { stages, f, layout: Layout::default(), unit_frames: 1, limits: Limits::default(), seed: 1 };
+        let (layout, limits) = (Layout::default(), Limits::default());
+        let plan = Plan { stages, f, layout, lanes: 1, unit_frames: 1, limits, seed: 1 };
+        plan.check_geometry()?;
+        Ok(plan)
+    }
+
+    /// The same plan for another geometry.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn with_geometry(self, stages: usize, f: usize) -> Result<Self, PlanError> {
+        let plan = Plan { stages, f, ..self };
         plan.check_geometry()?;
         Ok(plan)
     }
@@ -78,6 +93,9 @@ impl Plan {
         self.check_geometry()?;
         if !(1..=MAX_UNIT_FRAMES).contains(&self.unit_frames) {
             return Err(PlanError::UnitFrames(self.unit_frames));
+        }
+        if !(1..=MAX_LANES).contains(&self.lanes) {
+            return Err(PlanError::Lanes(self.lanes));
         }
         if !(1..=crate::limits::MAX_PARTITIONS).contains(&self.layout.partitions) {
             return Err(PlanError::Partitions(self.layout.partitions));

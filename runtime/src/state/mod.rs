@@ -3,12 +3,16 @@
 //! [`state!`](crate::state!) declares a state. Rows are typed; only changes are bytes ([`Change`]), and one function
 //! takes them in, [`AnyTable::apply`], whether they come from a commit, a unit, a snapshot or a log.
 
+mod cells;
+mod claims;
 mod hash;
 mod table;
 
 use std::any::Any;
 use std::fmt;
 
+pub(crate) use claims::Claims;
+pub use claims::Held;
 pub use hash::{Place, Placement, hash_bytes};
 pub use table::{NEVER, Plain, Table};
 
@@ -77,12 +81,27 @@ pub trait AnyTable: Send + Sync + fmt::Debug {
     fn row_bytes(&self) -> RowBytes;
     /// Where a key, given as bytes, lives.
     fn place_of(&self, key: &[u8]) -> Place;
-    /// Takes a change in. Lengths must be those of [`AnyTable::row_bytes`]; others change nothing.
-    fn apply(&mut self, change: &Change<'_>);
-    /// Shows each row of a partition, in no order.
-    fn visit(&self, partition: usize, visit: &mut dyn FnMut(Change<'_>));
+    /// The proof that rows may be read, for whoever comes from outside of any transaction.
+    ///
+    /// # Panics
+    /// While several shards share the store.
+    fn outside(&self) -> Held;
+    /// Says whether several shards share the store. The runtime alone can call it: who shows `whole` has all of it.
+    fn set_shared(&self, shared: bool, whole: &Held);
+    /// Takes a change in, in a partition that `held` covers. Lengths must be those of [`AnyTable::row_bytes`]; others
+    /// change nothing.
+    fn apply(&self, change: &Change<'_>, held: &Held);
+    /// Shows each row of a partition that `held` covers, in no order.
+    fn visit(&self, partition: usize, held: &Held, visit: &mut dyn FnMut(Change<'_>));
     /// Shows the keys of a partition that have expired at `now`, oldest first, at most `most`.
-    fn visit_expired(&self, partition: usize, now: Nanos, most: usize, visit: &mut dyn FnMut(&[u8]));
+    fn visit_expired(
+        &self,
+        partition: usize,
+        now: Nanos,
+        most: usize,
+        held: &Held,
+        visit: &mut dyn FnMut(&[u8]),
+    );
 }
 
 /// A state whose type is not known.
@@ -91,8 +110,6 @@ pub trait AnyState: Any + Send + Sync + fmt::Debug {
     fn tables(&self) -> usize;
     /// A table by its number.
     fn table(&self, number: usize) -> Option<&dyn AnyTable>;
-    /// A table by its number, to apply changes.
-    fn table_mut(&mut self, number: usize) -> Option<&mut dyn AnyTable>;
     /// A copy with the same rows.
     fn boxed_clone(&self) -> Box<dyn AnyState>;
 }
@@ -115,11 +132,14 @@ impl dyn AnyState {
     }
 
     /// A number that two states with the same rows share: independent of the order of rows, partitions and nodes.
+    ///
+    /// # Panics
+    /// While several shards share the store.
     pub fn digest(&self, layout: &Layout) -> u64 {
         let mut sum = 0u64;
         for table in self.iter() {
             for partition in 0..layout.partitions {
-                table.visit(partition, &mut |row| {
+                table.visit(partition, &table.outside(), &mut |row| {
                     let key = hash_bytes(u64::from(row.table) + 1, row.key);
                     let value = hash_bytes(key, row.value.unwrap_or_default());
                     sum = sum.wrapping_add(hash_bytes(value, &row.expires.to_le_bytes()));
@@ -174,10 +194,6 @@ macro_rules! state {
                 let tables: [&dyn $crate::state::AnyTable; _] = [$(&self.$field),+];
                 tables.get(number).copied()
             }
-            fn table_mut(&mut self, number: usize) -> Option<&mut dyn $crate::state::AnyTable> {
-                let tables: [&mut dyn $crate::state::AnyTable; _] = [$(&mut self.$field),+];
-                tables.into_iter().nth(number)
-            }
             fn boxed_clone(&self) -> Box<dyn $crate::state::AnyState> {
                 Box::new(self.clone())
             }
@@ -195,9 +211,6 @@ impl AnyState for () {
         0
     }
     fn table(&self, _: usize) -> Option<&dyn AnyTable> {
-        None
-    }
-    fn table_mut(&mut self, _: usize) -> Option<&mut dyn AnyTable> {
         None
     }
     fn boxed_clone(&self) -> Box<dyn AnyState> {

@@ -1,12 +1,14 @@
 //! One typed table: rows of a fixed-size key and value, in the partitions of its store.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::cells::Cells;
+use super::claims::Held;
 use super::hash::{Place, Placement};
 use super::{AnyTable, Change, Layout, RowBytes};
 use crate::clock::Nanos;
@@ -35,8 +37,8 @@ pub struct Table<K, V> {
     capacity: usize,
     idle: Option<Nanos>,
     placement: Placement,
-    partitions: Box<[HashTable<Row<K, V>>]>,
-    len: usize,
+    partitions: Cells<HashTable<Row<K, V>>>,
+    len: AtomicUsize,
     /// Per partition: no row expires before this moment. A hint: it may lag behind, never run ahead.
     first_expiry: Box<[AtomicU64]>,
 }
@@ -45,9 +47,18 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
     /// An empty table that takes `capacity` rows; `number` is its place in its state.
     pub fn new(name: &'static str, number: u8, capacity: usize, layout: &Layout) -> Self {
         let placement = layout.placement();
-        let partitions = (0..placement.partitions()).map(|_| HashTable::new()).collect();
+        let partitions = Cells::new(placement.partitions(), |_| HashTable::new());
         let first_expiry = (0..placement.partitions()).map(|_| AtomicU64::new(NEVER)).collect();
-        Table { name, number, capacity, idle: None, placement, partitions, len: 0, first_expiry }
+        Table {
+            name,
+            number,
+            capacity,
+            idle: None,
+            placement,
+            partitions,
+            len: AtomicUsize::new(0),
+            first_expiry,
+        }
     }
 
     /// Sets how many rows the table takes. Rows that are there stay.
@@ -76,23 +87,24 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
     }
 
     /// The committed row of a key, with the moment it expires.
-    pub(crate) fn row(&self, place: Place, key: &K) -> Option<(&V, Nanos)> {
-        let row = self.partitions[place.partition].find(place.hash, |row| row.key == *key)?;
+    pub(crate) fn row(&self, place: Place, key: &K, held: &Held) -> Option<(&V, Nanos)> {
+        let rows = self.partitions.read(place.partition, held);
+        let row = rows.find(place.hash, |row| row.key == *key)?;
         Some((&row.value, row.expires))
     }
 
     /// The rows of one partition that have expired at `now`, in the order of (expiry, key), at most `most`.
-    pub(crate) fn expired(&self, partition: usize, now: Nanos, most: usize) -> Vec<(K, V)> {
-        let mut found: Vec<&Row<K, V>> = self.expired_rows(partition, now).collect();
+    pub(crate) fn expired(&self, partition: usize, now: Nanos, most: usize, held: &Held) -> Vec<(K, V)> {
+        let mut found: Vec<&Row<K, V>> = self.expired_rows(partition, now, held).collect();
         found.sort_by(|a, b| (a.expires, a.key.as_bytes()).cmp(&(b.expires, b.key.as_bytes())));
         found.truncate(most);
         found.into_iter().map(|row| (row.key, row.value)).collect()
     }
 
     /// The expired rows of a partition. Cheap while none can have expired.
-    fn expired_rows(&self, partition: usize, now: Nanos) -> impl Iterator<Item = &Row<K, V>> {
+    fn expired_rows(&self, partition: usize, now: Nanos, held: &Held) -> impl Iterator<Item = &Row<K, V>> {
         let hint = &self.first_expiry[partition];
-        let rows = &self.partitions[partition];
+        let rows = self.partitions.read(partition, held);
         let mut may_be = hint.load(Ordering::Relaxed) <= now;
         if may_be {
             let first = rows.iter().map(|row| row.expires).min().unwrap_or(NEVER);
@@ -102,28 +114,56 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
         rows.iter().filter(move |row| may_be && row.expires <= now)
     }
 
-    /// An expired row whose place a new key may take: of the first partition at or after `from` that has one, the
-    /// row that expired first, of those that `free` allows.
-    pub(crate) fn evictable(&self, from: usize, now: Nanos, free: impl Fn(&K) -> bool) -> Option<K> {
-        let count = self.partitions.len();
-        let oldest_in = |partition| {
-            let rows = self.expired_rows(partition, now).filter(|row| free(&row.key));
-            rows.min_by(|a, b| (a.expires, a.key.as_bytes()).cmp(&(b.expires, b.key.as_bytes())))
-        };
-        (0..count).map(|i| (from + i) % count).find_map(oldest_in).map(|row| row.key)
+    /// Whether no row of a partition can have expired at `now`, as far as is known without a look at them.
+    pub(crate) fn is_fresh(&self, partition: usize, now: Nanos) -> bool {
+        self.first_expiry[partition].load(Ordering::Relaxed) > now
+    }
+
+    /// An expired row of a partition whose place a new key may take: the one that expired first, of those that `free`
+    /// allows.
+    pub(crate) fn evictable(
+        &self,
+        partition: usize,
+        now: Nanos,
+        held: &Held,
+        free: impl Fn(&K) -> bool,
+    ) -> Option<K> {
+        let rows = self.expired_rows(partition, now, held).filter(|row| free(&row.key));
+        let oldest = rows.min_by(|a, b| (a.expires, a.key.as_bytes()).cmp(&(b.expires, b.key.as_bytes())));
+        oldest.map(|row| row.key)
     }
 
     /// The committed value of a key, for tests, examples and reports: outside of any transaction.
+    ///
+    /// # Panics
+    /// While several shards share the store.
     pub fn inspect(&self, key: &K) -> Option<V> {
-        self.row(self.place(key), key).map(|(value, _)| *value)
+        self.row(self.place(key), key, &self.partitions.outside()).map(|(value, _)| *value)
     }
 
     /// All committed rows in the order of their keys' bytes, for tests, examples and reports.
+    ///
+    /// # Panics
+    /// As [`Table::inspect`].
     pub fn rows(&self) -> Vec<(K, V)> {
+        let held = self.partitions.outside();
+        let partitions = (0..self.partitions()).map(|partition| self.partitions.read(partition, &held));
         let mut rows: Vec<(K, V)> =
-            self.partitions.iter().flat_map(HashTable::iter).map(|row| (row.key, row.value)).collect();
+            partitions.flat_map(HashTable::iter).map(|row| (row.key, row.value)).collect();
         rows.sort_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
         rows
+    }
+}
+
+impl<K, V> Table<K, V> {
+    /// Counts rows that came or went.
+    fn count(&self, change: isize, held: &Held) {
+        if held.is_shared() {
+            self.len.fetch_add(change.cast_unsigned(), Ordering::Relaxed); // wraps to a subtraction
+        } else {
+            let len = self.len.load(Ordering::Relaxed).wrapping_add_signed(change);
+            self.len.store(len, Ordering::Relaxed);
+        }
     }
 }
 
@@ -137,7 +177,7 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 
     fn len(&self) -> usize {
-        self.len
+        self.len.load(Ordering::Relaxed)
     }
 
     fn capacity(&self) -> usize {
@@ -152,56 +192,87 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
         self.placement.place(key)
     }
 
-    fn apply(&mut self, change: &Change<'_>) {
+    fn outside(&self) -> Held {
+        self.partitions.outside()
+    }
+
+    fn set_shared(&self, shared: bool, whole: &Held) {
+        self.partitions.set_shared(shared, whole);
+    }
+
+    fn apply(&self, change: &Change<'_>, held: &Held) {
         let Ok(key) = K::read_from_bytes(change.key) else { return };
         let place = self.placement.place(change.key);
-        let rows = &mut self.partitions[place.partition];
         let hash_of = |row: &Row<K, V>| self.placement.place(row.key.as_bytes()).hash;
-        match change.value {
+        let grown = self.partitions.write(place.partition, held, |rows| match change.value {
             Some(value) => {
-                let Ok(value) = V::read_from_bytes(value) else { return };
+                let Ok(value) = V::read_from_bytes(value) else { return 0 };
                 let row = Row { key, value, expires: change.expires };
-                self.first_expiry[place.partition].fetch_min(change.expires, Ordering::Relaxed);
                 match rows.entry(place.hash, |row| row.key == key, hash_of) {
-                    Entry::Occupied(mut entry) => *entry.get_mut() = row,
+                    Entry::Occupied(mut entry) => {
+                        *entry.get_mut() = row;
+                        0
+                    }
                     Entry::Vacant(entry) => {
                         entry.insert(row);
-                        self.len += 1;
+                        1
                     }
                 }
             }
-            None => {
-                if let Ok(entry) = rows.find_entry(place.hash, |row| row.key == key) {
-                    entry.remove();
-                    self.len -= 1;
-                }
-            }
+            None => rows.find_entry(place.hash, |row| row.key == key).map_or(0, |entry| {
+                entry.remove();
+                -1
+            }),
+        });
+        if change.expires < self.first_expiry[place.partition].load(Ordering::Relaxed) {
+            self.first_expiry[place.partition].store(change.expires, Ordering::Relaxed);
+        }
+        if grown != 0 {
+            self.count(grown, held);
         }
     }
 
-    fn visit(&self, partition: usize, visit: &mut dyn FnMut(Change<'_>)) {
-        for row in &self.partitions[partition] {
+    fn visit(&self, partition: usize, held: &Held, visit: &mut dyn FnMut(Change<'_>)) {
+        for row in self.partitions.read(partition, held) {
             let (key, value) = (row.key.as_bytes(), Some(row.value.as_bytes()));
             visit(Change { table: self.number, key, value, expires: row.expires });
         }
     }
 
-    fn visit_expired(&self, partition: usize, now: Nanos, most: usize, visit: &mut dyn FnMut(&[u8])) {
-        for (key, _) in self.expired(partition, now, most) {
+    fn visit_expired(
+        &self,
+        partition: usize,
+        now: Nanos,
+        most: usize,
+        held: &Held,
+        visit: &mut dyn FnMut(&[u8]),
+    ) {
+        for (key, _) in self.expired(partition, now, most, held) {
             visit(key.as_bytes());
         }
     }
 }
 
 impl<K: Plain, V: Plain> Clone for Table<K, V> {
+    /// A copy with the same rows.
+    ///
+    /// # Panics
+    /// While several shards share the store.
     fn clone(&self) -> Self {
+        let held = self.partitions.outside();
         let first_expiry = self.first_expiry.iter().map(|first| first.load(Ordering::Relaxed).into());
-        Table { partitions: self.partitions.clone(), first_expiry: first_expiry.collect(), ..*self }
+        let copy = |partition| self.partitions.read(partition, &held).clone();
+        Table {
+            partitions: Cells::new(self.partitions.len(), copy),
+            len: AtomicUsize::new(self.len.load(Ordering::Relaxed)),
+            first_expiry: first_expiry.collect(),
+            ..*self
+        }
     }
 }
 
 impl<K, V> fmt::Debug for Table<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Table({}: {} of {})", self.name, self.len, self.capacity)
+        write!(f, "Table({}: {} of {})", self.name, self.len.load(Ordering::Relaxed), self.capacity)
     }
 }

@@ -8,7 +8,7 @@
 
 use crate::clock::Nanos;
 use crate::dependency::PartitionSet;
-use crate::state::{AnyState, Change, NEVER};
+use crate::state::{AnyState, Change, Held, NEVER};
 
 const PUT: u8 = 0;
 const PUT_EXPIRING: u8 = 1;
@@ -105,16 +105,24 @@ pub fn check(state: &dyn AnyState, delta: &[u8], written: PartitionSet) -> Resul
     Ok(())
 }
 
+/// Takes a delta in, into a state that the caller has to himself: [`apply_held`] with everything held.
+pub fn apply(state: &mut dyn AnyState, delta: &[u8]) {
+    apply_held(state, delta, &Held::whole());
+}
+
 /// Takes a delta in: **the** way that state changes, at the head's commit, at a replica, in recovery and in replay.
 ///
 /// The delta must have passed [`check`], or come from the head's own commit; from a damaged one the changes in front
 /// of the damage are taken.
-pub fn apply(state: &mut dyn AnyState, delta: &[u8]) {
+///
+/// # Panics
+/// Where it changes a partition that `held` does not cover.
+pub(crate) fn apply_held(state: &dyn AnyState, delta: &[u8], held: &Held) {
     let mut rest = delta;
     while !rest.is_empty() {
         let Ok(change) = take_change(&mut rest, state) else { return };
-        if let Some(table) = state.table_mut(usize::from(change.table)) {
-            table.apply(&change);
+        if let Some(table) = state.table(usize::from(change.table)) {
+            table.apply(&change, held);
         }
     }
 }

@@ -16,10 +16,11 @@ pub use write_set::{Savepoint, WriteSet};
 use zerocopy::IntoBytes;
 
 use crate::clock::Nanos;
+use crate::dependency::PartitionSet;
 use crate::entropy::Entropy;
 use crate::mutant::{self, Mutant};
 use crate::packet::{Direction, Packet, Pool};
-use crate::state::{AnyState, AnyTable, Change, NEVER, Place, Plain, Table};
+use crate::state::{AnyState, AnyTable, Change, Held, NEVER, Place, Plain, Table};
 use crate::wire::Malformed;
 use write_set::Found;
 
@@ -67,8 +68,8 @@ impl<V> Deref for Peek<'_, V> {
     }
 }
 
-/// What the transactions of one shard share from packet to packet.
-#[derive(Clone, Debug)]
+/// What the transactions of one lane share from packet to packet.
+#[derive(Debug)]
 pub struct Workspace {
     /// Writes of the open unit.
     pub writes: WriteSet,
@@ -78,11 +79,32 @@ pub struct Workspace {
     pub emitted: Vec<Packet>,
     /// Bytes of delta that one transaction may write.
     pub delta_limit: usize,
+    /// The partitions that the open unit has claimed.
+    pub(crate) held: Held,
     /// Why the running transaction can't be kept, whatever its network function says.
     failed: Option<Abort>,
+    /// The running transaction gave way to another before, and does not do so again.
+    insists: bool,
     /// Conflicts from a seed, in place of those with other shards.
     #[cfg(feature = "simulation")]
     pub conflicts: Option<(Entropy, f64)>,
+}
+
+impl Clone for Workspace {
+    /// The same workspace for a store that nobody else uses: claims stay with the original.
+    fn clone(&self) -> Self {
+        Workspace {
+            writes: self.writes.clone(),
+            entropy: self.entropy,
+            emitted: self.emitted.clone(),
+            delta_limit: self.delta_limit,
+            held: Held::whole(),
+            failed: self.failed,
+            insists: self.insists,
+            #[cfg(feature = "simulation")]
+            conflicts: self.conflicts,
+        }
+    }
 }
 
 /// Where a transaction began, to undo all of it.
@@ -101,7 +123,9 @@ impl Workspace {
             entropy,
             emitted: Vec::new(),
             delta_limit,
+            held: Held::whole(),
             failed: None,
+            insists: false,
             #[cfg(feature = "simulation")]
             conflicts: None,
         }
@@ -129,26 +153,45 @@ impl Workspace {
     /// Whether transactions may have to run again.
     pub fn may_conflict(&self) -> bool {
         #[cfg(feature = "simulation")]
-        return self.conflicts.is_some();
-        #[cfg(not(feature = "simulation"))]
-        false
+        if self.conflicts.is_some() {
+            return true;
+        }
+        self.held.is_shared()
     }
 
-    /// Claims a partition for the running transaction. A shard that is alone is never refused.
-    fn claim(&mut self, _partition: usize) -> TxnResult<()> {
+    /// Claims partitions for the running transaction, to read or also to write. A shard that is alone is never refused.
+    fn claim(&mut self, wanted: PartitionSet, to_write: bool) -> TxnResult<()> {
         #[cfg(feature = "simulation")]
-        if let Some((entropy, chance)) = &mut self.conflicts
+        if let Some((entropy, chance)) = self.conflicts.as_mut().filter(|_| !self.insists)
             && (self.failed == Some(Abort::CONFLICT) || entropy.chance(*chance))
         {
+            self.failed = Some(Abort::CONFLICT);
+        }
+        let refused = self.failed == Some(Abort::CONFLICT);
+        let claim = if to_write { Held::claim_write } else { Held::claim_read };
+        if refused || !claim(&mut self.held, wanted) {
             self.failed = Some(Abort::CONFLICT);
             return Err(Abort::CONFLICT);
         }
         Ok(())
     }
 
+    /// Lets the next transaction wait for what it claims: it gave way, and the unit that was open is closed.
+    pub(crate) fn insist(&mut self) {
+        self.held.release();
+        self.held.queue();
+        self.insists = true;
+    }
+
+    /// Forgets all writes, which are committed, and gives back what was claimed for them.
+    pub(crate) fn clear(&mut self) {
+        self.writes.clear();
+        self.held.release();
+    }
+
     /// Undoes a transaction without trace.
     pub fn abort(&mut self, beginning: &Beginning, pool: &mut Pool) {
-        self.failed = None;
+        self.end();
         self.writes.rollback(&beginning.writes);
         if !mutant::is(Mutant::AbortKeepsRandom) {
             self.entropy = beginning.entropy;
@@ -164,6 +207,15 @@ impl Workspace {
     /// Keeps the running transaction: its writes are part of the open unit.
     pub fn keep(&mut self) {
         self.writes.keep();
+        self.end();
+    }
+
+    /// The transaction has run: the next one gives way to others, as all do at first.
+    fn end(&mut self) {
+        self.failed = None;
+        if std::mem::take(&mut self.insists) {
+            self.held.leave_queue();
+        }
     }
 }
 
@@ -223,7 +275,7 @@ impl<'a> Txn<'a> {
         key: &K,
     ) -> TxnResult<Seen<'s, V>> {
         let place = table.place(key);
-        self.work.claim(place.partition)?;
+        self.work.claim(PartitionSet::only(place.partition), false)?;
         self.work.writes.note_read(place.partition);
         let (row, stored) = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
             Some(Found::Deleted) => (None, None),
@@ -231,7 +283,8 @@ impl<'a> Txn<'a> {
                 (V::read_from_bytes(bytes).ok().map(|value| (Peek::Written(value), expires)), None)
             }
             None => {
-                let row = table.row(place, key).map(|(value, expires)| (Peek::Committed(value), expires));
+                let row = table.row(place, key, &self.work.held);
+                let row = row.map(|(value, expires)| (Peek::Committed(value), expires));
                 (row, Some(row.is_some()))
             }
         };
@@ -353,23 +406,34 @@ impl<'a> Txn<'a> {
 
     /// Rows of `partition` that have expired and that this unit has not touched, oldest first: what a sweep of the
     /// network function's own deletes.
-    pub fn idle_rows<K: Plain + Eq, V: Plain>(&self, table: &Table<K, V>, partition: usize) -> Vec<(K, V)> {
+    ///
+    /// # Errors
+    /// [`Abort::CONFLICT`].
+    pub fn idle_rows<K: Plain + Eq, V: Plain>(
+        &mut self,
+        table: &Table<K, V>,
+        partition: usize,
+    ) -> TxnResult<Vec<(K, V)>> {
+        if table.is_fresh(partition, self.now) {
+            return Ok(Vec::new());
+        }
+        self.work.claim(PartitionSet::only(partition), false)?;
         let writes = &self.work.writes;
         let untouched = |key: &K| writes.find(number(table), table.place(key).hash, key.as_bytes()).is_none();
-        let mut rows = table.expired(partition, self.now, crate::limits::SWEEP_ROWS);
+        let mut rows = table.expired(partition, self.now, crate::limits::SWEEP_ROWS, &self.work.held);
         rows.retain(|(key, _)| untouched(key));
-        rows
+        Ok(rows)
     }
 
     /// Deletes the expired rows of `partition` in every table: what a sweep does by default.
     ///
     /// # Errors
-    /// [`Abort::TOO_LARGE`] never hides rows for good: what did not fit goes with the next sweep.
+    /// [`Abort::CONFLICT`]. What does not fit into the transaction goes with the next sweep.
     pub fn remove_idle(&mut self, state: &dyn AnyState, partition: usize) -> TxnResult<()> {
-        self.work.claim(partition)?;
-        let (writes, ceiling) = (&mut self.work.writes, self.ceiling);
+        self.work.claim(PartitionSet::only(partition), true)?;
+        let (writes, held, ceiling) = (&mut self.work.writes, &self.work.held, self.ceiling);
         for table in state.iter() {
-            table.visit_expired(partition, self.now, crate::limits::SWEEP_ROWS, &mut |key| {
+            table.visit_expired(partition, self.now, crate::limits::SWEEP_ROWS, held, &mut |key| {
                 let (place, number, sizes) = (table.place_of(key), table.number(), table.row_bytes());
                 let bytes = sizes.key + sizes.value + delta::ENTRY_OVERHEAD;
                 let untouched = writes.find(number, place.hash, key).is_none();
@@ -402,17 +466,18 @@ impl<'a> Txn<'a> {
         value: Option<&V>,
         expires: Nanos,
     ) -> TxnResult<()> {
-        self.work.claim(place.partition)?;
+        self.work.claim(PartitionSet::only(place.partition), true)?;
         let (present, stored) = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
             Some(found) => (found != Found::Deleted, true), // the entry knows what is stored
             None => {
-                let stored = stored.unwrap_or_else(|| table.row(place, key).is_some());
+                let stored = stored.unwrap_or_else(|| table.row(place, key, &self.work.held).is_some());
                 (stored, stored)
             }
         };
         if value.is_some() && !present {
             #[cfg(feature = "testing")]
             if self.refuses(table, key) {
+                self.read_all(table)?;
                 return Err(Abort::TABLE_FULL);
             }
             self.make_room(table, place)?;
@@ -434,20 +499,46 @@ impl<'a> Txn<'a> {
         if rows < table.capacity() {
             return Ok(());
         }
-        let writes = &self.work.writes;
-        let untouched = |key: &K| writes.find(number(table), table.place(key).hash, key.as_bytes()).is_none();
-        let old = table.evictable(place.partition, self.now, untouched).or_else(|| {
-            let key = writes.first_expired(number(table), self.now)?;
-            K::read_from_bytes(key).ok()
-        });
-        let Some(old) = old else {
-            (0..table.partitions()).for_each(|partition| self.work.writes.note_read(partition));
+        let Some(old) = self.expired_row(table, place.partition)? else {
+            self.read_all(table)?;
             return Err(Abort::TABLE_FULL);
         };
         let (place, number) = (table.place(&old), number(table));
-        self.work.claim(place.partition)?;
+        self.work.claim(PartitionSet::only(place.partition), true)?;
         let change = Change { table: number, key: old.as_bytes(), value: None, expires: NEVER };
         self.work.writes.write(&change, place, size_of::<V>(), true);
+        Ok(())
+    }
+
+    /// An expired row whose place a new key may take: of the first partition at or after `from` that has one, the row
+    /// that expired first; else one that this unit wrote.
+    fn expired_row<K: Plain + Eq, V: Plain>(
+        &mut self,
+        table: &Table<K, V>,
+        from: usize,
+    ) -> TxnResult<Option<K>> {
+        let count = table.partitions();
+        for partition in (0..count).map(|i| (from + i) % count) {
+            if table.is_fresh(partition, self.now) {
+                continue;
+            }
+            self.work.claim(PartitionSet::only(partition), false)?;
+            let writes = &self.work.writes;
+            let untouched =
+                |key: &K| writes.find(number(table), table.place(key).hash, key.as_bytes()).is_none();
+            if let Some(old) = table.evictable(partition, self.now, &self.work.held, untouched) {
+                return Ok(Some(old));
+            }
+        }
+        let key = self.work.writes.first_expired(number(table), self.now);
+        Ok(key.and_then(|key| K::read_from_bytes(key).ok()))
+    }
+
+    /// Notes that all of a table was read.
+    fn read_all<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>) -> TxnResult<()> {
+        let all = PartitionSet::first(table.partitions());
+        self.work.claim(all, false)?;
+        all.iter().for_each(|partition| self.work.writes.note_read(partition));
         Ok(())
     }
 }

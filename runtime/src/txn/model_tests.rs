@@ -193,7 +193,7 @@ fn live(state: &Small, now: Nanos) -> [BTreeMap<u8, (u32, Nanos)>; 2] {
     [&state.timed, &state.plain].map(|table| {
         let mut rows = BTreeMap::new();
         for partition in 0..partitions(table) {
-            table.visit(partition, &mut |row| {
+            table.visit(partition, &table.outside(), &mut |row| {
                 let value = row.value.expect("rows have values").try_into().expect("four bytes");
                 if row.expires > now {
                     rows.insert(row.key[0], (u32::from_le_bytes(value), row.expires));

@@ -34,7 +34,7 @@ impl Txn<'_> {
         self.new_rows.refused.as_ref().map(|(table, key)| (*table, key.as_slice()))
     }
 
-    /// Whether a new row is to be refused. A refusal has read the whole table, as that of a full one has.
+    /// Whether a new row is to be refused.
     pub(super) fn refuses<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> bool {
         let number = self.new_rows.asked;
         self.new_rows.asked += 1;
@@ -42,7 +42,6 @@ impl Txn<'_> {
             return false;
         }
         self.new_rows.refused = Some((super::number(table), key.as_bytes().to_vec()));
-        (0..table.partitions()).for_each(|partition| self.work.writes.note_read(partition));
         true
     }
 }

@@ -17,7 +17,7 @@ pub struct Draw {
 }
 
 /// How often each kind of event happens, in the order of [`Draw::next`].
-const WEIGHTS: [u64; 18] = [490, 110, 90, 30, 15, 10, 80, 30, 50, 50, 25, 5, 10, 5, 10, 4, 4, 30];
+const WEIGHTS: [u64; 19] = [490, 110, 90, 30, 15, 10, 80, 30, 50, 50, 25, 5, 10, 5, 10, 4, 4, 30, 10];
 /// What a run makes of a weight, in quarters. Runs that differ in what happens at all find more than runs that are all
 /// alike (swarm testing: Groce et al., ISSTA 2012).
 const SWARM: [u64; 6] = [0, 1, 4, 4, 8, 16];
@@ -117,7 +117,8 @@ impl Iterator for Draw {
             14 => Event::Mend,
             15 => Event::LoseControl(self.below(256)),
             16 => Event::DoubleControl(self.below(256)),
-            _ => Event::Orchestrate,
+            17 => Event::Orchestrate,
+            _ => Event::Shards { node: self.below(self.nodes), count: self.below(4) + 1 },
         })
     }
 }

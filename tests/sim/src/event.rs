@@ -68,6 +68,13 @@ pub enum Event {
     Mend,
     /// The orchestrator declares dead who is dead, and lets a replacement join.
     Orchestrate,
+    /// From now on so many shards run a node; beyond its lanes from 1 again.
+    Shards {
+        /// The node.
+        node: u8,
+        /// Shards.
+        count: u8,
+    },
     /// A ghost takes what was meant for its place.
     GhostDeliver(u8),
     /// Time passes at a ghost.
@@ -103,6 +110,7 @@ impl Event {
             Event::Cut(node) => ("cut", vec![node.into()]),
             Event::Mend => ("mend", vec![]),
             Event::Orchestrate => ("orchestrate", vec![]),
+            Event::Shards { node, count } => ("shards", vec![node.into(), count.into()]),
             Event::GhostDeliver(at) => ("ghost-deliver", vec![at.into()]),
             Event::GhostTick(at) => ("ghost-tick", vec![at.into()]),
             Event::GhostView(at) => ("ghost-view", vec![at.into()]),
@@ -157,6 +165,7 @@ impl FromStr for Event {
             ("cut", &[node]) => Event::Cut(byte(node)?),
             ("mend", &[]) => Event::Mend,
             ("orchestrate", &[]) => Event::Orchestrate,
+            ("shards", &[node, count]) => Event::Shards { node: byte(node)?, count: byte(count)? },
             ("ghost-deliver", &[at]) => Event::GhostDeliver(byte(at)?),
             ("ghost-tick", &[at]) => Event::GhostTick(byte(at)?),
             ("ghost-view", &[at]) => Event::GhostView(byte(at)?),
@@ -179,6 +188,7 @@ mod tests {
             Event::Admit { packet: 9, direction, count: 1, size: 1_990 },
             Event::Deliver { at: 3, most: 2 },
             Event::Tick { node: 1, timer: 400, wall: 2_000 },
+            Event::Shards { node: 2, count: 3 },
             Event::Late,
             Event::Resume,
             Event::Mend,

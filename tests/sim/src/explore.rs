@@ -78,7 +78,7 @@ impl SmallWorld {
     pub fn options(&self) -> Options {
         let (stages, f) = self.ring;
         let (partitions, unit, mtu, snapshot) = (2, 1, 9_000, 1 << 20);
-        let (seed, age, conflicts, steps, exhaustive, mutant) = (1, 0, 0, 0, true, None);
+        let (seed, age, conflicts, lanes, steps, exhaustive, mutant) = (1, 0, 0, 1, 0, true, None);
         Options {
             seed,
             stages,
@@ -89,6 +89,7 @@ impl SmallWorld {
             snapshot,
             age,
             conflicts,
+            lanes,
             steps,
             exhaustive,
             mutant,

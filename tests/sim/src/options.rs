@@ -31,6 +31,8 @@ pub struct Options {
     pub age: u64,
     /// How many accesses of a hundred meet a conflict, so that their transaction runs again.
     pub conflicts: usize,
+    /// Lanes that flows are spread over; a node has as many shards, or fewer.
+    pub lanes: usize,
     /// Random steps before the faults stop.
     pub steps: usize,
     /// The world of an exhaustive search: any message may be the next, nodes hear of the newest view only, and
@@ -55,6 +57,7 @@ impl Options {
             snapshot: one_of(&[1, 100, 1 << 20]),
             age: one_of(&[0, 0, (1 << 32) - 8, (1 << 33) - 8]) as u64,
             conflicts: one_of(&[0, 0, 10]),
+            lanes: one_of(&[1, 1, 2, 4]),
             steps,
             exhaustive: false,
             mutant: None,
@@ -69,6 +72,7 @@ impl Options {
         let mut plan = Plan::new(self.stages, self.f)?;
         plan.layout = Layout { partitions: self.partitions, hash_seed: self.seed };
         plan.unit_frames = self.unit;
+        plan.lanes = self.lanes;
         plan.seed = self.seed;
         plan.limits.mtu = self.mtu;
         plan.limits.snapshot_bytes = self.snapshot;
@@ -106,8 +110,8 @@ pub enum OptionsError {
     Mutant(String),
 }
 
-const NAMES: [&str; 10] =
-    ["seed", "stages", "f", "partitions", "unit", "mtu", "snapshot", "age", "conflicts", "steps"];
+const NAMES: [&str; 11] =
+    ["seed", "stages", "f", "partitions", "unit", "mtu", "snapshot", "age", "conflicts", "lanes", "steps"];
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,12 +125,13 @@ impl fmt::Display for Options {
             snapshot,
             age,
             conflicts,
+            lanes,
             steps,
             exhaustive,
             mutant,
         } = self;
         write!(f, "seed={seed} stages={stages} f={failures} partitions={partitions} unit={unit} mtu={mtu}")?;
-        write!(f, " snapshot={snapshot} age={age} conflicts={conflicts} steps={steps}")?;
+        write!(f, " snapshot={snapshot} age={age} conflicts={conflicts} lanes={lanes} steps={steps}")?;
         if *exhaustive {
             write!(f, " exhaustive=1")?;
         }
@@ -156,6 +161,7 @@ impl FromStr for Options {
                 "snapshot" => options.snapshot = small()?,
                 "age" => options.age = number()?,
                 "conflicts" => options.conflicts = small()?.min(90),
+                "lanes" => options.lanes = small()?,
                 "steps" => options.steps = small()?,
                 "exhaustive" => options.exhaustive = number()? != 0,
                 "mutant" => options.mutant = Some(value.parse().map_err(OptionsError::Mutant)?),

@@ -188,7 +188,7 @@ impl Nf for Provenance {
     }
 
     fn sweep(&self, state: &Cells, txn: &mut Txn<'_>, partition: usize) -> TxnResult<()> {
-        let rows = txn.idle_rows(&state.fleeting, partition);
+        let rows = txn.idle_rows(&state.fleeting, partition)?;
         if rows.is_empty() {
             return Ok(());
         }

@@ -234,8 +234,9 @@ impl Ring {
                 store.is_some() || !node.is_up() || !self.plan.holds(index, stage),
                 "{node:?} lacks {stage}"
             );
-            let sound = store
-                .is_none_or(|s| s.commit.0.iter().zip(s.versions.0).all(|(commit, here)| *commit <= here));
+            let sound = store.is_none_or(|s| {
+                s.commit().0.iter().zip(s.versions().0).all(|(commit, here)| *commit <= here)
+            });
             assert!(sound, "{node:?} takes for committed what it lacks of stage {stage}");
         }
     }
@@ -279,7 +280,7 @@ impl Ring {
     /// The rows and versions of all stores of a node.
     fn stores(&self, index: usize) -> Vec<Option<(u64, Vector)>> {
         let store = |stage| self.nodes[index].store(stage);
-        let look = |stage| store(stage).map(|s| (s.state.digest(&self.plan.layout), s.versions));
+        let look = |stage| store(stage).map(|s| (s.state.digest(&self.plan.layout), s.versions()));
         (0..self.plan.stages()).map(look).collect()
     }
 }

@@ -9,13 +9,15 @@
 //! the first. A delta says what a row is, not what was added to it: whatever the parts saw of a change, behind all of
 //! them the rows are those of the moment at which the last part was made, and so are its vectors and retained units.
 
-use super::{Node, Output};
+use super::recover::Control;
+use super::{Address, Lanes, Output};
 use crate::dependency::{Vector, Version};
 use crate::limits::MAX_PARTITIONS;
 use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
 use crate::piggyback::{Damage, RecordView, UnitView, select};
 use crate::ring::control::{self, Reader};
+use crate::state::Held;
 use crate::txn::delta;
 
 /// Ends a list of stages.
@@ -38,15 +40,14 @@ pub(super) struct Copy {
     torn: Vec<Vector>,
 }
 
-impl Node {
+impl Control {
     /// A replacement asks for stores.
-    pub(super) fn fetched(&mut self, packet: Packet, out: &mut Output) {
-        match self.begin_copy(&packet) {
-            Ok(true) => {}
-            Ok(false) => self.stats.refused.count("fetch_out_of_time"),
-            Err(damage) => self.stats.refused.count(damage.reason()),
+    pub(super) fn fetched(&mut self, packet: &Packet) -> Result<(), &'static str> {
+        match self.begin_copy(packet) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("fetch_out_of_time"),
+            Err(damage) => Err(damage.reason()),
         }
-        out.pool.give(packet);
     }
 
     /// Begins to copy what is asked for. False where this node has not adopted the view in which the replacement
@@ -61,7 +62,7 @@ impl Node {
         }
         let mut stages = Vec::new();
         while let Some(stage) = body.u8() {
-            self.store(usize::from(stage)).ok_or(Damage::ForeignStage)?;
+            self.core.store(usize::from(stage)).ok_or(Damage::ForeignStage)?;
             if stages.contains(&stage) {
                 return Err(Damage::Record); // an answer holds each store once, however often it is asked for
             }
@@ -75,9 +76,9 @@ impl Node {
         self.end_copy();
         let mut torn = Vec::new();
         for &stage in &stages {
-            let store = self.stores[usize::from(stage)].as_mut().expect("looked up above");
-            torn.push(store.versions);
-            store.changes = Some(Vec::new());
+            let store = self.core.store(usize::from(stage)).expect("looked up above");
+            torn.push(store.versions());
+            store.remember_changes(true);
         }
         self.copy = Some(Copy { to, question, stages, at: (0, 0), number: 0, torn });
         Ok(true)
@@ -86,11 +87,11 @@ impl Node {
     /// Gives up what is being copied: it is done, or the view has changed and the replacement asks anew.
     pub(super) fn end_copy(&mut self) {
         self.copy = None;
-        self.stores.iter_mut().flatten().for_each(|store| store.changes = None);
+        self.core.stores.iter().flatten().for_each(|store| drop(store.remember_changes(false)));
     }
 
     /// Sends the next part of what is being copied.
-    pub(super) fn copy_on(&mut self, out: &mut Output) {
+    pub(super) fn copy_on(&mut self, lanes: &mut Lanes<'_>, out: &mut Output) {
         let Some(mut copy) = self.copy.take() else { return };
         let mut body = Vec::new();
         copy.question.iter().for_each(|number| body.extend_from_slice(&number.to_le_bytes()));
@@ -98,24 +99,24 @@ impl Node {
         let last_at = body.len();
         body.push(0);
         while let Some(&stage) = copy.stages.get(copy.at.0)
-            && (body.len() < self.plan.limits.snapshot_bytes || body.len() == last_at + 1)
+            && (body.len() < self.core.plan.limits.snapshot_bytes || body.len() == last_at + 1)
         {
             self.put_rows(stage, copy.at.1, &mut body);
             copy.at.1 += 1;
-            if copy.at.1 == self.plan.layout.partitions {
+            if copy.at.1 == self.core.plan.layout.partitions {
                 copy.at = (copy.at.0 + 1, 0);
             }
         }
         let is_last = copy.at.0 == copy.stages.len();
         body[last_at] = u8::from(is_last);
         if is_last {
-            self.put_ending(&copy, &mut body);
+            self.put_ending(&copy, lanes, &mut body);
         } else {
             body.push(END);
         }
         let mut part = out.pool.take();
         control::seal(&mut part, Kind::Snapshot, &body);
-        self.address(copy.to).put_on(&mut part);
+        Address::new(&self.core, &self.view, copy.to).put_on(&mut part);
         out.control.push((copy.to, part));
         copy.number += 1;
         if is_last {
@@ -126,34 +127,35 @@ impl Node {
     }
 
     fn put_rows(&self, stage: u8, partition: usize, body: &mut Vec<u8>) {
-        let Some(store) = self.store(usize::from(stage)) else { return };
+        let Some(store) = self.core.store(usize::from(stage)) else { return };
         put_delta(stage, body, |body| {
             for table in store.state.iter() {
-                table.visit(partition, &mut |row| delta::put_change(body, &row));
+                table.visit(partition, &Held::still(), &mut |row| delta::put_change(body, &row));
             }
         });
     }
 
     /// What makes the parts whole: the changes since the copy began, the vectors, and the units retained.
-    fn put_ending(&self, copy: &Copy, body: &mut Vec<u8>) {
+    fn put_ending(&self, copy: &Copy, lanes: &Lanes<'_>, body: &mut Vec<u8>) {
         let stores =
-            || copy.stages.iter().filter_map(|&stage| Some((stage, self.store(usize::from(stage))?)));
+            || copy.stages.iter().filter_map(|&stage| Some((stage, self.core.store(usize::from(stage))?)));
         for (stage, store) in stores() {
-            let changes = store.changes.as_deref().unwrap_or_default();
-            put_delta(stage, body, |body| body.extend_from_slice(changes));
+            let changes = store.remember_changes(false);
+            put_delta(stage, body, |body| body.extend_from_slice(&changes));
         }
         body.push(END);
         for ((stage, store), torn) in stores().zip(&copy.torn) {
             body.push(stage);
-            let applied = if mutant::is(Mutant::TornSnapshot) { torn } else { &store.versions };
-            for vector in [applied, &store.commit] {
-                let vector = &vector.0[..self.plan.layout.partitions];
+            let applied = if mutant::is(Mutant::TornSnapshot) { *torn } else { store.versions() };
+            for vector in [applied, store.commit()] {
+                let vector = &vector.0[..self.core.plan.layout.partitions];
                 vector.iter().for_each(|version| body.extend_from_slice(&version.to_le_bytes()));
             }
         }
         body.push(END);
         let mut part = Vec::new();
-        for unit in self.retained.units().filter(|_| !mutant::is(Mutant::NoLogTransfer)) {
+        let retained = lanes.iter().flat_map(|lane| lane.retained.units());
+        for unit in retained.filter(|_| !mutant::is(Mutant::NoLogTransfer)) {
             select(unit, |record| self.goes_along(record.stage, copy), &mut part);
             let asked_for = |record: RecordView<'_>| record.writes() && copy.stages.contains(&record.stage);
             if UnitView::trusted(&part).records().any(asked_for) {
@@ -168,11 +170,12 @@ impl Node {
     /// part, and another failure would leave an effect without what it came from.
     fn goes_along(&self, stage: u8, copy: &Copy) -> bool {
         let head = usize::from(stage);
-        if self.plan.tail(head) == copy.to || (mutant::is(Mutant::NoHeadLogTransfer) && head == copy.to) {
+        if self.core.plan.tail(head) == copy.to || (mutant::is(Mutant::NoHeadLogTransfer) && head == copy.to)
+        {
             return false;
         }
-        let behind_head = |node: usize| (node + self.plan.nodes() - head) % self.plan.nodes();
-        let is_ahead = behind_head(copy.to) < behind_head(self.index);
+        let behind_head = |node: usize| (node + self.core.plan.nodes() - head) % self.core.plan.nodes();
+        let is_ahead = behind_head(copy.to) < behind_head(self.core.index);
         copy.stages.contains(&stage) || (is_ahead && !mutant::is(Mutant::SplitTransfer))
     }
 }

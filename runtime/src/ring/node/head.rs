@@ -1,12 +1,15 @@
 //! The head: runs the network function as a transaction, commits, and lets the unit ride.
 
-use super::{Node, Output};
+use super::Output;
+use super::lane::Lane;
+use crate::dependency::Versions;
 use crate::entropy::Entropy;
 use crate::mutant::{self, Mutant};
 use crate::nf::{Frame, Original, Verdict};
 use crate::packet::{Direction, Kind, Packet, Pool};
 use crate::piggyback::{UnitBuilder, UnitView};
 use crate::ring::recorder::Origin;
+use crate::state::Held;
 use crate::txn::{Beginning, Txn, TxnResult, Workspace};
 
 /// The unit that is open: transactions that will be committed together, and the frames that wait for it.
@@ -38,13 +41,18 @@ impl Open {
         }
     }
 
+    /// Goes on with what is held of another store, or in another way. Nothing may be open.
+    pub(super) fn set_held(&mut self, held: Held) {
+        self.work.held = held;
+    }
+
     #[cfg(feature = "simulation")]
     pub(super) fn provoke_conflicts(&mut self, entropy: Entropy, chance: f64) {
         self.work.conflicts = Some((entropy, chance));
     }
 }
 
-impl Node {
+impl Lane {
     /// A packet whose unit is applied here: the unit joins the open one, the frame passes the network function.
     pub(super) fn stage(&mut self, mut packet: Packet, news: bool, out: &mut Output) {
         let alone = packet.meta.kind == Kind::Unit;
@@ -57,31 +65,30 @@ impl Node {
             // An empty unit takes any other in.
             let _ = self.carry_on(&unit);
         }
-        if alone || !self.is_head() {
+        if alone || !self.core.is_head() {
             return out.pool.give(packet);
         }
         packet.set_unit(&[]);
         self.transact(packet, out);
         let full = self.open.work.writes.delta_bytes() > self.open.work.delta_limit;
-        if full || self.open.transactions >= self.plan.unit_frames {
+        if full || self.open.transactions >= self.core.plan.unit_frames {
             self.close(out);
         }
     }
 
     /// Puts the records of a unit that has not reached its tail here into the open unit.
     fn carry_on(&mut self, unit: &UnitView<'_>) -> bool {
-        let (plan, stores, index) = (&self.plan, &self.stores, self.index);
+        let core = &self.core;
         self.open.unit.absorb(unit, |stage| {
-            let store = stores.get(usize::from(stage))?.as_ref()?;
-            (plan.tail(usize::from(stage)) != index).then_some(&store.versions)
+            let store = core.store(usize::from(stage))?;
+            (core.plan.tail(usize::from(stage)) != core.index).then_some(store.live_versions())
         })
     }
 
     /// Runs the network function on a frame. What it drops or aborts ends here; the open unit stays.
     fn transact(&mut self, mut packet: Packet, out: &mut Output) {
         self.advance(packet.meta.time);
-        let beginning = self.open.work.begin();
-        let verdict = self.attempt(&mut packet, &beginning, &mut out.pool);
+        let (beginning, verdict) = self.attempt(&mut packet, out);
         let open = &mut self.open;
         open.transactions += 1;
         self.stats.processed += 1;
@@ -108,45 +115,57 @@ impl Node {
         out.pool.give(packet);
     }
 
-    /// Runs the network function until no conflict is in its way; each attempt begins with the frame's original bytes.
-    fn attempt(&mut self, packet: &mut Packet, beginning: &Beginning, pool: &mut Pool) -> TxnResult<Verdict> {
-        let open = &mut self.open;
-        let store = self.stores[self.index].as_ref().expect("a head that is up holds its stage's store");
+    /// Runs the network function. Where it meets another lane's transaction, it is undone, and what was open is closed: so
+    /// the other can go on. Then it runs again, from the frame's original bytes, and waits for what it claims.
+    fn attempt(&mut self, packet: &mut Packet, out: &mut Output) -> (Beginning, TxnResult<Verdict>) {
         loop {
+            let (core, open) = (&self.core, &mut self.open);
+            let store = core.store(core.index).expect("a head that is up holds its stage's store");
+            let beginning = open.work.begin();
             let mut frame = match open.work.may_conflict() {
                 true => Frame::restorable(packet, &mut open.original),
                 false => Frame::new(packet),
             };
-            let mut txn = Txn::new(&mut open.work, pool, self.time);
-            let said = self.nfs[self.index].run(&mut frame, &*store.state, &mut txn);
+            let mut txn = Txn::new(&mut open.work, &mut out.pool, self.time);
+            let said = core.nfs[core.index].run(&mut frame, &*store.state, &mut txn);
             if !open.work.conflicted() {
-                return open.work.conclude(said);
+                return (beginning, open.work.conclude(said));
             }
-            open.work.abort(beginning, pool);
+            open.work.abort(&beginning, &mut out.pool);
             open.original.restore(packet);
+            self.give_way(out);
         }
+    }
+
+    /// After a conflict: closes what is open, and waits in line.
+    fn give_way(&mut self, out: &mut Output) {
+        self.stats.conflicts += 1;
+        self.close(out);
+        self.open.work.insist();
     }
 
     /// Removes idle rows of one partition: a transaction whose unit travels without a packet.
     pub(super) fn sweep(&mut self, out: &mut Output) {
-        if !self.is_head() || self.time < self.next_sweep {
+        if self.number != 0 || !self.core.is_head() || self.time < self.next_sweep {
             return;
         }
-        self.next_sweep = self.time.saturating_add(self.plan.limits.sweep_every);
-        self.sweep_at = (self.sweep_at + 1) % self.plan.layout.partitions;
-        let store = self.stores[self.index].as_ref().expect("a head that is up holds its stage's store");
-        let beginning = self.open.work.begin();
-        let swept = loop {
-            let mut txn = Txn::new(&mut self.open.work, &mut out.pool, self.time);
-            let swept = self.nfs[self.index].run_sweep(&*store.state, &mut txn, self.sweep_at);
-            if !self.open.work.conflicted() {
-                break swept;
+        self.next_sweep = self.time.saturating_add(self.core.plan.limits.sweep_every);
+        self.sweep_at = (self.sweep_at + 1) % self.core.plan.layout.partitions;
+        loop {
+            let (core, work) = (&self.core, &mut self.open.work);
+            let store = core.store(core.index).expect("a head that is up holds its stage's store");
+            let beginning = work.begin();
+            let mut txn = Txn::new(work, &mut out.pool, self.time);
+            let swept = core.nfs[core.index].run_sweep(&*store.state, &mut txn, self.sweep_at);
+            let conflicted = work.conflicted();
+            match work.conclude(swept) {
+                Ok(()) => work.keep(),
+                Err(_) => work.abort(&beginning, &mut out.pool),
             }
-            self.open.work.abort(&beginning, &mut out.pool);
-        };
-        match self.open.work.conclude(swept) {
-            Ok(()) => self.open.work.keep(),
-            Err(_) => self.open.work.abort(&beginning, &mut out.pool),
+            if !conflicted {
+                break;
+            }
+            self.give_way(out);
         }
         self.open.transactions += 1;
         if mutant::is(Mutant::LostTimer) {
@@ -164,8 +183,8 @@ impl Node {
         if self.open.unit.is_empty() && self.open.frames.is_empty() && self.open.work.emitted.is_empty() {
             return;
         }
-        let stores = &self.stores;
-        self.open.unit.forget_committed(|stage| Some(&stores[usize::from(stage)].as_ref()?.commit));
+        let core = &self.core;
+        self.open.unit.forget_committed(|stage| Some(core.store(usize::from(stage))?.live_commit()));
         let writes = self.open.unit.writes();
         self.open.unit.encode_name(&mut self.open.name);
         if writes {
@@ -180,26 +199,26 @@ impl Node {
     /// The commit: the record takes the version of each partition touched, and is applied to the head's store by the
     /// very function that replicas use.
     fn commit(&mut self) {
-        let open = &mut self.open;
+        let (core, open) = (&self.core, &mut self.open);
         let (read, written) = (open.work.writes.read(), open.work.writes.written());
         if !read.union(written).is_empty() {
-            let store = self.stores[self.index].as_mut().expect("a head that is up holds its stage's store");
-            let record = open.unit.add(self.index as u8);
+            let store = core.store(core.index).expect("a head that is up holds its stage's store");
+            let record = open.unit.add(core.index as u8);
             let seen = if mutant::is(Mutant::ElidedReads) { written } else { read.union(written) };
             for partition in seen.iter() {
-                record.note(partition, store.versions[partition], written.contains(partition));
+                record.note(partition, store.live_versions().version(partition), written.contains(partition));
             }
             if !written.is_empty() {
                 open.work.writes.encode(record.delta_mut());
-                store.take(record.delta(), written);
-                let by = Origin { node: self.index, incarnation: self.incarnation };
+                store.take(record.delta(), written, &open.work.held);
+                let by = Origin { node: core.index, incarnation: core.incarnation };
                 self.recorder.committed(by, self.time, record);
             }
-            if self.plan.f() == 0 {
+            if core.plan.f() == 0 {
                 open.unit.clear(); // nobody replicates it
             }
         }
-        open.work.writes.clear();
+        open.work.clear();
         open.transactions = 0;
     }
 
@@ -212,7 +231,7 @@ impl Node {
         if writes && !carried {
             self.send_alone(out);
         }
-        let address = self.address(self.plan.successor(self.index));
+        let address = self.address(self.core.plan.successor(self.core.index));
         let mut carries = carried;
         for mut packet in frames.drain(..) {
             let ride = match carries {
@@ -242,22 +261,24 @@ impl Node {
     /// Whether a frame goes forward from here, at once, with `bytes` behind it.
     fn can_carry(&self, packet: &Packet, bytes: usize) -> bool {
         packet.meta.direction == Direction::Outbound
-            && self.index != self.plan.last()
-            && (bytes == 0 || packet.frame().len() + bytes <= self.plan.limits.mtu)
+            && self.core.index != self.core.plan.last()
+            && (bytes == 0 || packet.frame().len() + bytes <= self.core.plan.limits.mtu)
             && !self.hold.blocks(packet)
     }
 
     fn send_alone(&mut self, out: &mut Output) {
         self.stats.unit_bytes += self.open.whole.len() as u64;
         let mut packet = unit_alone(&self.open.whole, &mut out.pool);
-        self.address(self.plan.successor(self.index)).put_on(&mut packet);
+        self.address(self.core.plan.successor(self.core.index)).put_on(&mut packet);
         out.forward.push(packet);
     }
 
     /// Lets a frame leave when the unit that was just closed is committed: at once where there is none.
     fn hold(&mut self, mut packet: Packet, out: &mut Output) {
         let lets_go = match packet.meta.direction {
-            Direction::Outbound => mutant::is(Mutant::NoReleaseWait) && self.index == self.plan.last(),
+            Direction::Outbound => {
+                mutant::is(Mutant::NoReleaseWait) && self.core.index == self.core.plan.last()
+            }
             Direction::Inbound => mutant::is(Mutant::NoBackwardWait),
         };
         if (self.open.name.is_empty() || lets_go) && !self.hold.blocks(&packet) {

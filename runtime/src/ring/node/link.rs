@@ -1,16 +1,18 @@
 //! The links: acknowledgements backward, repair forward, and the release of what waited for its commit.
 
+use std::sync::atomic::Ordering;
+
+use super::Output;
 use super::head::unit_alone;
-use super::{Node, Output};
+use super::lane::{Core, Lane};
 use crate::clock::Nanos;
-use crate::dependency::{PartitionSet, Vector};
+use crate::dependency::{PartitionSet, Vector, Versions};
 use crate::limits::REPAIR_UNITS;
 use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
 use crate::piggyback::{Damage, UnitView, select};
 use crate::ring::control::{self, Reader};
 use crate::ring::plan::Plan;
-use crate::ring::store::Store;
 
 /// The longest time between two repairs, in multiples of the first.
 const MOST_PATIENCE: u64 = 32;
@@ -34,10 +36,12 @@ pub(super) struct Link {
     next_repair: Nanos,
     /// The time between two repairs; it doubles while they bring nothing.
     patience: Nanos,
-    /// Something was applied since it was last acted upon.
-    pub(super) news: bool,
-    /// A commit vector rose since frames and units were last let go.
-    pub(super) committed_news: bool,
+    /// By stage: partitions whose versions or commit the predecessor has not been told.
+    pub(super) untold: Vec<PartitionSet>,
+    /// How often something had been applied when waiting messages were last looked at, and how often a commit vector had
+    /// risen when frames and units were last let go.
+    pub(super) applied_seen: u64,
+    pub(super) committed_seen: u64,
     /// The next acknowledgement names every partition.
     pub(super) tell_all: bool,
     next_tell_all: Nanos,
@@ -53,8 +57,9 @@ impl Link {
             reconnected: false,
             next_repair: 0,
             patience: 0,
-            news: false,
-            committed_news: false,
+            untold: vec![PartitionSet::default(); plan.stages()],
+            applied_seen: 0,
+            committed_seen: 0,
             tell_all: true,
             next_tell_all: 0,
             body: Vec::new(),
@@ -81,8 +86,8 @@ impl Link {
     ) {
         use std::hash::Hash;
         self.applied.iter().for_each(|vector| vector.0[..partitions].hash(hasher));
-        (self.heard, self.heard_all, self.reconnected, self.news).hash(hasher);
-        (self.committed_news, self.tell_all, self.patience).hash(hasher);
+        self.untold.iter().for_each(|untold| untold.0.hash(hasher));
+        (self.heard, self.heard_all, self.reconnected, self.tell_all, self.patience).hash(hasher);
         (ahead(self.next_repair), ahead(self.next_tell_all)).hash(hasher);
     }
 
@@ -92,30 +97,33 @@ impl Link {
     }
 }
 
-/// Whether everything that a unit wrote and saw is on all nodes of its groups, as far as `stores` knows.
-fn is_committed(stores: &[Option<Store>], unit: &[u8]) -> bool {
+/// Whether everything that a unit wrote and saw is on all nodes of its groups, as far as this node knows.
+fn is_committed(core: &Core, unit: &[u8]) -> bool {
     UnitView::trusted(unit).records().all(|record| {
-        stores[usize::from(record.stage)].as_ref().is_some_and(|store| record.covered_by(&store.commit))
+        core.store(usize::from(record.stage)).is_some_and(|store| record.covered_by(store.live_commit()))
     })
 }
 
-impl Node {
+impl Lane {
     /// Tells the predecessor, for each store that both hold, what is applied here and what is known to be committed:
     /// the partitions that changed, or all of them now and then in case a message was lost.
     pub(super) fn acknowledge(&mut self, out: &mut Output) {
-        if self.plan.f() == 0 || !self.is_up() {
+        if self.core.plan.f() == 0 || !self.is_up() {
             return;
         }
         let all = self.link.tell_all || self.now.timer >= self.link.next_tell_all;
         if all {
-            self.link.next_tell_all = self.now.timer + self.plan.limits.idle_acknowledge;
+            self.link.next_tell_all = self.now.timer + self.core.plan.limits.idle_acknowledge;
             self.link.tell_all = false;
         }
-        for stage in 0..self.stores.len() {
-            let Some(store) = self.stores[stage].as_mut().filter(|_| stage != self.index) else { continue };
-            let mut told = std::mem::take(&mut store.untold);
+        for stage in 0..self.core.stores.len() {
+            let is_replica = self.core.store(stage).is_some() && stage != self.core.index;
+            if !is_replica {
+                continue;
+            }
+            let mut told = std::mem::take(&mut self.link.untold[stage]);
             if all {
-                told = PartitionSet::first(self.plan.layout.partitions);
+                told = PartitionSet::first(self.core.plan.layout.partitions);
             }
             self.tell(stage, told, all, out);
         }
@@ -124,8 +132,12 @@ impl Node {
 
     /// Writes one store's vectors into the open acknowledgement, and sends it where it has grown to the MTU.
     fn tell(&mut self, stage: usize, told: PartitionSet, all: bool, out: &mut Output) {
-        let most =
-            self.plan.limits.mtu.saturating_sub(control::HEADER + ACKNOWLEDGE_HEADER + ACKNOWLEDGE_STORE);
+        let most = self
+            .core
+            .plan
+            .limits
+            .mtu
+            .saturating_sub(control::HEADER + ACKNOWLEDGE_HEADER + ACKNOWLEDGE_STORE);
         let mut rest = told;
         while !rest.is_empty() {
             let room = most.saturating_sub(self.link.body.len()) / ACKNOWLEDGE_PARTITION;
@@ -137,13 +149,13 @@ impl Node {
             if self.link.body.is_empty() {
                 self.link.body.push(u8::from(all));
             }
-            let Some(store) = &self.stores[stage] else { return };
+            let Some(store) = self.core.store(stage) else { return };
             let body = &mut self.link.body;
             body.push(stage as u8);
             body.extend_from_slice(&part.0.to_le_bytes());
             for partition in part.iter() {
-                body.extend_from_slice(&store.versions[partition].to_le_bytes());
-                body.extend_from_slice(&store.commit[partition].to_le_bytes());
+                body.extend_from_slice(&store.live_versions().version(partition).to_le_bytes());
+                body.extend_from_slice(&store.live_commit().version(partition).to_le_bytes());
             }
         }
     }
@@ -152,7 +164,7 @@ impl Node {
         if !self.link.body.is_empty() {
             let mut packet = out.pool.take();
             control::seal(&mut packet, Kind::Acknowledge, &self.link.body);
-            self.address(self.plan.predecessor(self.index)).put_on(&mut packet);
+            self.address(self.core.plan.predecessor(self.core.index)).put_on(&mut packet);
             out.backward.push(packet);
             self.link.body.clear();
         }
@@ -160,7 +172,7 @@ impl Node {
 
     /// Hears the successor's acknowledgement.
     pub(super) fn acknowledged(&mut self, packet: Packet, out: &mut Output) {
-        let successor = self.plan.successor(self.index);
+        let successor = self.core.plan.successor(self.core.index);
         if !self.view.accepts(successor, packet.meta.incarnation) {
             self.stats.refused.count("fenced");
         } else if let Err(damage) = self.hear(&packet) {
@@ -183,14 +195,15 @@ impl Node {
         while !body.is_empty() {
             let stage = usize::from(body.u8().ok_or(Damage::Record)?);
             let told = PartitionSet(body.u64().ok_or(Damage::Record)?);
-            let store = self.stores.get_mut(stage).ok_or(Damage::ForeignStage)?;
+            let store = self.core.stores.get(stage).ok_or(Damage::ForeignStage)?;
             for partition in told.iter() {
                 let applied = body.u64().ok_or(Damage::Record)?;
                 let commit = body.u64().ok_or(Damage::Record)?;
                 let commit = if mutant::is(Mutant::CommitIsApplied) { applied } else { commit };
                 self.link.applied[stage].raise(partition, applied);
-                if let Some(store) = store.as_mut() {
-                    self.link.committed_news |= store.learn_commit(partition, commit);
+                if store.as_ref().is_some_and(|store| store.learn_commit(partition, commit)) {
+                    self.link.untold[stage].insert(partition);
+                    self.core.tell(&self.core.committed);
                 }
             }
         }
@@ -202,13 +215,14 @@ impl Node {
         if !self.is_up() {
             return;
         }
-        if std::mem::take(&mut self.link.committed_news) {
-            let stores = &self.stores;
-            if self.retained.prune(|unit| is_committed(stores, unit)) {
+        let committed = self.core.committed.load(Ordering::Acquire);
+        if std::mem::replace(&mut self.link.committed_seen, committed) != committed {
+            let core = &*self.core;
+            if self.retained.prune(|unit| is_committed(core, unit)) {
                 self.link.patience = 0;
             }
             let mut leaving = std::mem::take(&mut self.leaving);
-            self.hold.release(|packet| is_committed(stores, packet.unit()), &mut leaving);
+            self.hold.release(|packet| is_committed(core, packet.unit()), &mut leaving);
             for packet in leaving.drain(..) {
                 match mutant::is(Mutant::HeldVanish) {
                     true => out.pool.give(packet),
@@ -224,7 +238,7 @@ impl Node {
 
     /// Sends units again that the successor lacks: whole, oldest first, without frames.
     pub(super) fn repair(&mut self, out: &mut Output) {
-        let (now, after) = (self.now.timer, self.plan.limits.repair_after);
+        let (now, after) = (self.now.timer, self.core.plan.limits.repair_after);
         let at_once = self.link.reconnected && self.link.heard_all;
         let due = at_once || now >= self.link.next_repair;
         if self.retained.is_empty() || !self.link.heard || !due || mutant::is(Mutant::NoRepair) {
@@ -233,7 +247,7 @@ impl Node {
         let before = if at_once { Nanos::MAX } else { now.saturating_sub(after) };
         self.link.reconnected &= !at_once;
         self.link.heard = false;
-        let address = self.address(self.plan.successor(self.index));
+        let address = self.address(self.core.plan.successor(self.core.index));
         let repaired_before = self.stats.units_repaired;
         let applied = &self.link.applied;
         let lacks = |unit: &[u8]| {

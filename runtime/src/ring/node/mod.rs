@@ -2,41 +2,43 @@
 //!
 //! A node has no clock, no thread and no socket: it takes packets and the time, and gives packets back in an
 //! [`Output`]. Its parts, each the room of one duty:
+//! - `lane`: the way of a part of the flows, from arrival to departure;
 //! - `replica`: takes units over from the predecessor, all records or none;
 //! - `head`: runs the network function as a transaction, commits, and lets the unit ride;
 //! - `link`: acknowledges to the predecessor, learns from the successor, repairs, releases what waited;
-//! - `recover`: adopts views, fences, takes state over; `copy`: gives it away.
+//! - `recover`: adopts views, fences, takes state over; `copy`: gives it away. Both concern the node as a whole;
+//! - `shared`: the same node, run by several shards at once.
 
 mod copy;
 mod head;
+mod lane;
 mod link;
 mod recover;
 mod replica;
+mod shared;
 #[cfg(feature = "simulation")]
 mod simulation;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use crate::clock::{Nanos, Now};
-use crate::entropy::Entropy;
+use smallvec::SmallVec;
+
+use crate::clock::Now;
+use crate::limits::MAX_LANES;
 use crate::mutant::{self, Mutant};
 use crate::nf::AnyNf;
-use crate::packet::{Direction, Kind, Packet, Pool};
-use crate::ring::hold::Hold;
+use crate::packet::{Kind, Packet, Pool};
 use crate::ring::plan::Plan;
-use crate::ring::recorder::{Origin, Recorder, Silent};
-use crate::ring::retained::Retained;
+use crate::ring::recorder::Recorder;
 use crate::ring::store::Store;
 use crate::ring::view::{Incarnation, Standing, View};
-use crate::state::{Layout, NEVER};
+use crate::state::Layout;
 use crate::stats::NodeStats;
-use copy::Copy;
-use head::Open;
-use link::Link;
-use recover::Life;
-use replica::Outcome;
+use lane::{Core, Lane};
+use recover::Control;
+pub use shared::SharedNode;
 #[cfg(feature = "simulation")]
 pub use simulation::hash_packet;
 
@@ -61,32 +63,10 @@ pub struct Output {
 
 /// One node: the head of its stage (if it has one) and a replica of the f stages before it.
 pub struct Node {
-    index: usize,
-    incarnation: Incarnation,
-    plan: Plan,
-    nfs: Arc<[Arc<dyn AnyNf>]>,
-    view: View,
-    /// By stage; `None` where this node holds no replica.
-    stores: Vec<Option<Store>>,
-    open: Open,
-    /// Messages whose unit is not ready.
-    waiting: VecDeque<Packet>,
-    hold: Hold,
-    /// Frames on their way out of `hold`; empty between turns.
-    leaving: Vec<Packet>,
-    retained: Retained,
-    link: Link,
-    life: Life,
-    copy: Option<Copy>,
-    /// The newest question for state: whose, and its view and attempt.
-    answered: (Incarnation, [u64; 2]),
-    now: Now,
-    /// The transactions' clock: the latest packet's arrival.
-    time: Nanos,
-    next_sweep: Nanos,
-    sweep_at: usize,
-    stats: NodeStats,
-    recorder: Box<dyn Recorder>,
+    control: Control,
+    lanes: Box<[Lane]>,
+    /// A burst, sorted by lane; empty between turns.
+    inboxes: Vec<Vec<Packet>>,
 }
 
 impl Node {
@@ -96,42 +76,32 @@ impl Node {
     /// Where `nfs` are not as many as the plan has stages, or `index` is not on the ring.
     pub fn new(index: usize, plan: Plan, nfs: Arc<[Arc<dyn AnyNf>]>, view: View) -> Self {
         assert!(nfs.len() == plan.stages() && index < plan.nodes(), "the plan counts stages and nodes");
-        let incarnation = view.members[index].incarnation;
-        let mut stores: Vec<Option<Store>> = (0..plan.stages()).map(|_| None).collect();
-        for stage in plan.held_by(index) {
-            stores[stage] =
-                Some(Store::new(nfs[stage].new_state(&layout(&plan, index)), plan.tail(stage) == index));
-        }
-        let entropy = Entropy::stream(plan.seed, (index as u64) << 32 | incarnation);
-        Node {
+        let layout = layout(&plan, index);
+        let store = |stage: usize| {
+            plan.holds(index, stage)
+                .then(|| Store::new(nfs[stage].new_state(&layout), plan.tail(stage) == index))
+        };
+        let core = Arc::new(Core {
             index,
-            incarnation,
+            incarnation: view.members[index].incarnation,
             plan,
+            stores: (0..plan.stages()).map(store).collect(),
             nfs,
-            view,
-            stores,
-            open: Open::new(entropy, plan.delta_limit()),
-            waiting: VecDeque::new(),
-            hold: Hold::default(),
-            leaving: Vec::new(),
-            retained: Retained::default(),
-            link: Link::new(&plan),
-            life: Life::Up,
-            copy: None,
-            answered: (0, [0; 2]),
-            now: Now::default(),
-            time: 0,
-            next_sweep: 0,
-            sweep_at: 0,
-            stats: NodeStats::default(),
-            recorder: Box::new(Silent),
-        }
+            shared: AtomicBool::new(false),
+            applied: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+        });
+        let lanes = (0..plan.lanes).map(|number| Lane::new(number, Arc::clone(&core), view.clone()));
+        let inboxes = (0..plan.lanes).map(|_| Vec::new()).collect();
+        Node { lanes: lanes.collect(), control: Control::new(core, view), inboxes }
     }
 
     /// A node that replaces a dead one: it is [`Standing::Joining`] in `view` and fetches its stores first.
     ///
     /// # Panics
     /// As [`Node::new`].
+    ///
+    /// [`Standing::Joining`]: crate::ring::Standing::Joining
     pub fn replacement(
         index: usize,
         plan: Plan,
@@ -141,176 +111,106 @@ impl Node {
         out: &mut Output,
     ) -> Self {
         let mut node = Node::new(index, plan, nfs, view);
-        node.now = now;
-        node.fetch(out);
+        let (control, lanes) = node.whole();
+        control.fetch(&mut { lanes }, now.timer, out);
         node
     }
 
     /// Takes a burst of messages, in order: from the predecessor, from the successor, from outside, from a neighbour.
+    /// Then each lane has its turn.
     pub fn accept(&mut self, burst: &mut Vec<Packet>, now: Now, out: &mut Output) {
-        self.now = now;
         for packet in burst.drain(..) {
-            if !self.is_for_me(&packet) {
-                self.refuse(packet, "fenced", out);
-                continue;
-            }
-            match packet.meta.kind {
-                Kind::Frame | Kind::Unit => self.arrive(packet, out),
-                Kind::Acknowledge => self.acknowledged(packet, out),
-                Kind::Fetch => self.fetched(packet, out),
-                Kind::Snapshot => self.install(packet, out),
+            if matches!(packet.meta.kind, Kind::Fetch | Kind::Snapshot) {
+                let (control, mut lanes) = self.whole();
+                control.hear(packet, &mut lanes, now, out);
+            } else {
+                // A lane that is not there can't be told from another: its messages are damaged, not lost.
+                let lane = usize::from(packet.meta.lane).min(self.inboxes.len() - 1);
+                self.inboxes[lane].push(packet);
             }
         }
-        self.settle(out); // what waited for a unit that has come
-        self.close(out); // commit what is open: one unit
-        self.release(out); // what waited for its commit
-        self.acknowledge(out); // tell the predecessor what is applied and committed
-        self.copy_on(out); // a part of what a replacement has asked for
-    }
-
-    /// One frame or unit: first its unit is applied here, then the network function runs.
-    fn arrive(&mut self, packet: Packet, out: &mut Output) {
-        match self.life {
-            Life::Up => {}
-            Life::Joining(_) => return self.refuse(packet, "joining", out),
-            Life::Retired => return self.refuse(packet, "retired", out),
+        for (lane, inbox) in self.lanes.iter_mut().zip(&mut self.inboxes) {
+            lane.accept(inbox, now, out);
         }
-        if self.is_fenced(&packet) {
-            return self.refuse(packet, "fenced", out);
-        }
-        match self.replicate(&packet) {
-            Outcome::Applied { news } => self.stage(packet, news, out),
-            Outcome::Waits => self.wait(packet, out),
-            Outcome::Damaged(damage) => self.refuse(packet, damage.reason(), out),
-        }
+        let (control, mut lanes) = self.whole();
+        control.copy_on(&mut lanes, out);
     }
 
     /// Lets time pass: expiry, repair and idle acknowledgements.
     pub fn tick(&mut self, now: Now, out: &mut Output) {
-        self.now = now;
-        self.advance(now.wall);
-        if !self.is_up() {
-            return self.ask_again(out);
-        }
-        self.sweep(out);
-        self.repair(out);
-        self.acknowledge(out);
-        self.copy_on(out);
+        self.lanes.iter_mut().for_each(|lane| lane.tick(now, out));
+        let (control, mut lanes) = self.whole();
+        control.tick(&mut lanes, now, out);
+    }
+
+    /// Adopts a view: first of all it fences every dead incarnation. What waits unapplied from a dead predecessor is
+    /// discarded *before* any state is given away: a late unit must not be applied next to a version that the
+    /// replacement gives out anew.
+    pub fn adopt(&mut self, view: &View, out: &mut Output) {
+        let (control, mut lanes) = self.whole();
+        control.adopt(view, &mut lanes, out);
+    }
+
+    /// Lets several shards run the lanes, or one alone.
+    fn share(&self, shared: bool) {
+        self.control.core.share(shared);
+    }
+
+    /// The node as a whole: what concerns all lanes, and all lanes.
+    fn whole(&mut self) -> (&mut Control, Lanes<'_>) {
+        (&mut self.control, self.lanes.iter_mut().collect())
     }
 
     /// Whether packets may be admitted: no bound of this node is reached.
     pub fn has_room(&self) -> bool {
-        let limits = &self.plan.limits;
-        self.retained.bytes() < limits.retained_bytes
-            && self.waiting.len() < limits.waiting
-            && self.hold.len() < limits.held
+        self.lanes.iter().all(Lane::has_room)
     }
 
     /// Whether nothing waits here: no frame held, no unit waiting, none retained.
     pub fn is_idle(&self) -> bool {
-        self.is_up() && self.hold.is_empty() && self.waiting.is_empty() && self.retained.is_empty()
+        self.lanes.iter().all(Lane::is_idle)
     }
 
     /// Frames that are in this node: held for their commit, or waiting for a unit.
     pub fn frames_inside(&self) -> usize {
-        self.hold.len() + self.waiting.iter().filter(|p| p.meta.kind == Kind::Frame).count()
+        self.lanes.iter().map(Lane::frames_inside).sum()
     }
 
     /// The node's place on the ring.
     pub fn index(&self) -> usize {
-        self.index
+        self.control.core.index
     }
 
     /// The node's incarnation.
     pub fn incarnation(&self) -> Incarnation {
-        self.incarnation
+        self.control.core.incarnation
     }
 
     /// Whether the node has all its stores.
     pub fn is_up(&self) -> bool {
-        matches!(self.life, Life::Up)
+        self.control.is_up()
     }
 
     /// The store of `stage`, where this node holds it.
     pub fn store(&self, stage: usize) -> Option<&Store> {
-        self.stores.get(stage)?.as_ref()
+        self.control.core.store(stage)
     }
 
     /// What the node has counted.
-    pub fn stats(&self) -> &NodeStats {
-        &self.stats
+    pub fn stats(&self) -> NodeStats {
+        let mut stats = self.control.stats.clone();
+        self.lanes.iter().for_each(|lane| stats.add(&lane.stats));
+        stats
     }
 
-    /// Has everything from now on told to `recorder`.
-    pub fn set_recorder(&mut self, recorder: Box<dyn Recorder>) {
-        self.recorder = recorder;
-    }
-
-    /// Moves the transactions' clock on. It never runs backwards, and never reaches the moment that means never.
-    fn advance(&mut self, to: Nanos) {
-        self.time = self.time.max(to.min(NEVER - 1));
-    }
-
-    fn is_head(&self) -> bool {
-        self.index < self.plan.stages()
-    }
-
-    /// Whether a message comes from outside or is for this incarnation. A node that was suspected in error must not take
-    /// what is meant for its replacement: it would have for committed, or for its own, what the other holds and did.
-    fn is_for_me(&self, packet: &Packet) -> bool {
-        [0, self.incarnation].contains(&packet.meta.addressee) || mutant::is(Mutant::AnyAddressee)
-    }
-
-    /// Units are taken from the predecessor's incarnation in the view only. A frame without a unit has read nothing
-    /// that is not committed: it may come from anybody.
-    fn is_fenced(&self, packet: &Packet) -> bool {
-        let predecessor = self.plan.predecessor(self.index);
-        let carries_unit = packet.meta.kind == Kind::Unit || !packet.unit().is_empty();
-        carries_unit
-            && !mutant::is(Mutant::NoFence)
-            && !self.view.accepts(predecessor, packet.meta.incarnation)
-    }
-
-    fn refuse(&mut self, packet: Packet, reason: &'static str, out: &mut Output) {
-        self.stats.refused.count(reason);
-        self.lose(packet, out);
-    }
-
-    fn lose(&mut self, packet: Packet, out: &mut Output) {
-        self.stats.lost += u64::from(packet.meta.kind == Kind::Frame);
-        out.pool.give(packet);
-    }
-
-    /// Sends a packet on its way out of this node; what it waited for is done.
-    fn depart(&mut self, mut packet: Packet, out: &mut Output) {
-        packet.set_unit(&[]);
-        let (end, next, list) = match packet.meta.direction {
-            Direction::Outbound => (self.plan.last(), self.plan.successor(self.index), &mut out.forward),
-            Direction::Inbound => (0, self.plan.predecessor(self.index), &mut out.backward),
-        };
-        if self.index == end {
-            let by = Origin { node: self.index, incarnation: self.incarnation };
-            Address { sender: 0, incarnation: 0, addressee: 0 }.put_on(&mut packet);
-            self.recorder.released(by, &packet);
-            out.released.push(packet);
-        } else {
-            self.address(next).put_on(&mut packet);
-            list.push(packet);
-        }
-    }
-
-    /// From here to the node `to`, as the view has it. Nothing is for a node that is dead: if it lives on, it and other
-    /// dead ones must not be a ring of their own.
-    fn address(&self, to: usize) -> Address {
-        let member = self.view.members[to];
-        let addressee = if member.standing == Standing::Dead { NOBODY } else { member.incarnation };
-        Address { sender: self.index as u8, incarnation: self.incarnation, addressee }
-    }
-
-    fn standing(&self) -> Standing {
-        self.view.members[self.index].standing
+    /// Has everything from now on told to recorders, one for each lane.
+    pub fn set_recorder(&mut self, mut make: impl FnMut() -> Box<dyn Recorder>) {
+        self.lanes.iter_mut().for_each(|lane| lane.recorder = make());
     }
 }
+
+/// All lanes of a node.
+type Lanes<'a> = SmallVec<[&'a mut Lane; MAX_LANES]>;
 
 /// How the stores of a node are cut: as the plan says.
 fn layout(plan: &Plan, index: usize) -> Layout {
@@ -327,25 +227,33 @@ struct Address {
     sender: u8,
     incarnation: Incarnation,
     addressee: Incarnation,
+    lane: u8,
 }
 
 impl Address {
+    /// From a node to the node `to`, as `view` has it. Nothing is for a node that is dead: if it lives on, it and other
+    /// dead ones must not be a ring of their own.
+    fn new(from: &Core, view: &View, to: usize) -> Self {
+        let member = view.members[to];
+        let addressee = if member.standing == Standing::Dead { NOBODY } else { member.incarnation };
+        Address { sender: from.index as u8, incarnation: from.incarnation, addressee, lane: 0 }
+    }
+
     fn put_on(self, packet: &mut Packet) {
         packet.meta.sender = self.sender;
         packet.meta.incarnation = self.incarnation;
         packet.meta.addressee = self.addressee;
+        packet.meta.lane = self.lane;
     }
 }
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node")
-            .field("index", &self.index)
-            .field("incarnation", &self.incarnation)
-            .field("standing", &self.standing())
-            .field("waiting", &self.waiting.len())
-            .field("held", &self.hold.len())
-            .field("retained", &self.retained.len())
+            .field("index", &self.index())
+            .field("incarnation", &self.incarnation())
+            .field("control", &self.control)
+            .field("lanes", &self.lanes)
             .finish_non_exhaustive()
     }
 }

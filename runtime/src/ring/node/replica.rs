@@ -1,10 +1,15 @@
 //! The replica: takes units over, all records of one or none.
 
-use super::{Node, Output};
+use std::sync::atomic::Ordering;
+
+use super::Output;
+use super::lane::Lane;
+use crate::dependency::PartitionSet;
 use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
 use crate::piggyback::{Damage, UnitView};
 use crate::ring::store::Status;
+use crate::state::Held;
 use crate::txn::delta;
 
 /// What became of a packet's unit.
@@ -17,7 +22,7 @@ pub(super) enum Outcome {
     Damaged(Damage),
 }
 
-impl Node {
+impl Lane {
     /// Applies the unit of a packet. All its records are applied at this one moment, or none: what a later stage did
     /// for a packet must never be here without what earlier stages did.
     pub(super) fn replicate(&mut self, packet: &Packet) -> Outcome {
@@ -36,18 +41,45 @@ impl Node {
             }
             Ok(Status::Duplicate) => Outcome::Applied { news: false },
             Ok(Status::Ready) => {
-                self.apply_ready(&unit);
-                self.link.news = true;
-                Outcome::Applied { news: true }
+                let news = self.apply_ready(&unit);
+                self.core.tell(&self.core.applied);
+                Outcome::Applied { news }
             }
         }
     }
 
-    fn apply_ready(&mut self, unit: &UnitView<'_>) {
+    /// Applies the records of a unit that are ready, and says whether any was. Another lane may have been faster: what
+    /// is ready is asked again under the claims, and what was ready before is so still, or done.
+    fn apply_ready(&mut self, unit: &UnitView<'_>) -> bool {
+        self.claim(unit);
+        let mut news = false;
         for record in unit.records() {
-            let store = self.stores.get_mut(usize::from(record.stage)).and_then(Option::as_mut);
-            if let Some(store) = store.filter(|store| store.status(&record) == Status::Ready) {
-                store.apply(&record);
+            let stage = usize::from(record.stage);
+            let Some(store) = self.core.store(stage) else { continue };
+            if store.status(&record) == Status::Ready {
+                let written = record.written();
+                store.take(record.delta, written, &self.held[stage]);
+                self.link.untold[stage] = self.link.untold[stage].union(written);
+                news = true;
+            }
+        }
+        self.held.iter_mut().for_each(Held::release);
+        news
+    }
+
+    /// Claims all that a unit writes, and waits for it. In the order of the stages, so that no two lanes wait for each
+    /// other.
+    fn claim(&mut self, unit: &UnitView<'_>) {
+        if !self.core.is_shared() {
+            return;
+        }
+        for (stage, held) in self.held.iter_mut().enumerate() {
+            let mut written = PartitionSet::default();
+            let records = unit.records().filter(|record| usize::from(record.stage) == stage);
+            records.for_each(|record| written = written.union(record.written()));
+            if !held.claim_write(written) {
+                held.queue();
+                held.claim_write(written);
             }
         }
     }
@@ -57,9 +89,9 @@ impl Node {
         let mut all = Status::Duplicate;
         for record in unit.records() {
             let stage = usize::from(record.stage);
-            let store = self.stores.get(stage).and_then(Option::as_ref);
-            let store = store.filter(|_| stage != self.index).ok_or(Damage::ForeignStage)?;
-            if record.seen().last().is_some_and(|seen| seen.partition >= self.plan.layout.partitions) {
+            let store = self.core.store(stage).filter(|_| stage != self.core.index);
+            let store = store.ok_or(Damage::ForeignStage)?;
+            if record.seen().last().is_some_and(|seen| seen.partition >= self.core.plan.layout.partitions) {
                 return Err(Damage::Record);
             }
             match store.status(&record) {
@@ -81,30 +113,29 @@ impl Node {
         let again = packet.meta.kind == Kind::Unit && self.waiting.iter().any(same);
         if again {
             out.pool.give(packet);
-        } else if self.waiting.len() >= self.plan.limits.waiting {
+        } else if self.waiting.len() >= self.core.plan.limits.waiting {
             self.refuse(packet, "waiting_place_full", out);
         } else {
             self.waiting.push_back(packet);
         }
     }
 
-    /// Tries the waiting packets again, until none is ready.
+    /// Tries the waiting packets again where something was applied meanwhile, by this lane or another, until none is
+    /// ready.
     pub(super) fn settle(&mut self, out: &mut Output) {
-        let mut progress = self.link.news;
-        while progress && !self.waiting.is_empty() {
-            progress = false;
+        loop {
+            let applied = self.core.applied.load(Ordering::Acquire);
+            if std::mem::replace(&mut self.link.applied_seen, applied) == applied || self.waiting.is_empty() {
+                return;
+            }
             for _ in 0..self.waiting.len() {
                 let Some(packet) = self.waiting.pop_front() else { break };
                 match self.replicate(&packet) {
                     Outcome::Waits => self.waiting.push_back(packet),
-                    Outcome::Applied { news } => {
-                        progress = true;
-                        self.stage(packet, news, out);
-                    }
+                    Outcome::Applied { news } => self.stage(packet, news, out),
                     Outcome::Damaged(damage) => self.refuse(packet, damage.reason(), out),
                 }
             }
         }
-        self.link.news = false;
     }
 }

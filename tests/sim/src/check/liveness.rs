@@ -11,7 +11,7 @@ pub fn at_rest(scene: &impl Scene) -> Result<(), Broken> {
     for stage in 0..scene.plan().stages() {
         let mut digests = scene.plan().group(stage).map(|node| {
             let store = scene.up(node).and_then(|node| node.store(stage))?;
-            Some((store.versions, store.state.digest(&layout)))
+            Some((store.versions(), store.state.digest(&layout)))
         });
         let head = digests.next().flatten();
         if head.is_none() || digests.any(|other| other != head) {

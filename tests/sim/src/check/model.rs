@@ -84,7 +84,7 @@ fn live_rows(store: &Store, partitions: usize, now: u64) -> BTreeMap<u64, (u64, 
     let cells = store.state.downcast::<Cells>().expect("worlds run provenance");
     let mut rows = BTreeMap::new();
     for partition in 0..partitions {
-        cells.fleeting.visit(partition, &mut |row| {
+        cells.fleeting.visit(partition, &cells.fleeting.outside(), &mut |row| {
             let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
             if row.expires > now {
                 rows.insert(number(row.key), (number(row.value.unwrap_or_default()), row.expires));

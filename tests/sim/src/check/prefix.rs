@@ -50,14 +50,14 @@ impl Watch {
             let Some(store) = node.store(stage) else { continue };
             if let Some([versions, commit]) = &seen[stage]
                 && (0..plan.layout.partitions)
-                    .any(|p| store.versions[p] < versions[p] || store.commit[p] < commit[p])
+                    .any(|p| store.versions()[p] < versions[p] || store.commit()[p] < commit[p])
             {
                 return broken(
                     "prefix",
                     format!("a version or commit of stage {stage} went back at node {index}"),
                 );
             }
-            seen[stage] = Some([store.versions, store.commit]);
+            seen[stage] = Some([store.versions(), store.commit()]);
             numbers(scene, node, stage, store)?;
         }
         causality::locally(node, plan.held_by(index), &scene.journal().entries())
@@ -72,11 +72,11 @@ fn numbers(scene: &impl Scene, node: &Node, stage: usize, store: &Store) -> Resu
         is_before &= member != index;
         let Some(other) = scene.up(member).and_then(|node| node.store(stage)) else { continue };
         for partition in 0..plan.layout.partitions {
-            let (mine, its) = (store.versions[partition], other.versions[partition]);
+            let (mine, its) = (store.versions()[partition], other.versions()[partition]);
             if is_before && mine > its {
                 return broken("prefix", format!("node {index} is ahead of node {member} in stage {stage}"));
             }
-            if store.commit[partition] > its {
+            if store.commit()[partition] > its {
                 return broken(
                     "prefix",
                     format!("node {index} takes for committed what node {member} lacks of stage {stage}"),

@@ -49,6 +49,8 @@ pub struct World {
     journal: Journal,
     nodes: Vec<Option<Node>>,
     paused: Vec<bool>,
+    /// By node: how many shards run it.
+    shards: Vec<usize>,
     /// By node: the link to its successor is cut.
     cut: Vec<bool>,
     /// Nodes that were declared dead although they run.
@@ -113,6 +115,7 @@ impl World {
             options,
             nodes: Vec::new(),
             paused: vec![false; plan.nodes()],
+            shards: vec![1; plan.nodes()],
             cut: vec![false; plan.nodes()],
             plan,
             nfs,

@@ -27,9 +27,11 @@ impl World {
         let Some(at) = self.pick(at).filter(|&at| !self.paused[self.network[at].0]) else { return };
         let (to, first) = self.network.remove(at);
         self.note(|| format!("      {}", describe(to, &first)));
+        let shard = self.shard_of(to, &first);
         let mut burst = vec![first];
         while burst.len() < usize::from(most) {
-            let Some(at) = self.network.iter().take(self.reach).position(|(other, _)| *other == to) else {
+            let same = |(other, packet): &(usize, Packet)| *other == to && self.shard_of(to, packet) == shard;
+            let Some(at) = self.network.iter().take(self.reach).position(same) else {
                 break;
             };
             let (_, next) = self.network.remove(at);

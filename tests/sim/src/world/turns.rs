@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use pannier_runtime::ring::{Node, Output, View};
+use pannier_runtime::packet::Kind;
+use pannier_runtime::ring::{Node, Output, SharedNode, View};
 use pannier_runtime::{Direction, Packet};
 
 use super::{MOST_GHOSTS, World};
@@ -11,6 +12,11 @@ use crate::timeline::describe;
 
 /// Flows that packets belong to.
 const FLOWS: u64 = 4;
+
+/// The lane of a flow.
+fn lane(flow: u32, lanes: usize) -> u8 {
+    (flow as usize % lanes) as u8
+}
 
 impl World {
     /// Lets one thing happen. What makes no sense now does nothing.
@@ -59,6 +65,10 @@ impl World {
             Event::Cut(node) => self.cut[place(node)] = true,
             Event::Mend => self.cut.fill(false),
             Event::Orchestrate => self.orchestrate(),
+            Event::Shards { node, count } => {
+                let count = (usize::from(count).max(1) - 1) % self.options.lanes + 1;
+                self.shards[place(node)] = count;
+            }
             Event::GhostDeliver(at) => self.ghost(at, |world, ghost, out| {
                 let mut burst = world.meant_for(ghost.index());
                 ghost.accept(&mut burst, world.now, out);
@@ -81,6 +91,7 @@ impl World {
         if !has_room || self.paused[index] {
             return;
         }
+        let lanes = self.options.lanes;
         let burst = (first..first + u64::from(count)).map(|number| {
             let mut frame = number.to_le_bytes().to_vec();
             frame.resize(frame.len().max(usize::from(size)), 0xff);
@@ -88,6 +99,7 @@ impl World {
             packet.set_frame(&frame);
             packet.meta.direction = direction;
             packet.meta.flow = (number % FLOWS) as u32;
+            packet.meta.lane = lane(packet.meta.flow, lanes);
             packet.meta.time = self.now.wall;
             packet
         });
@@ -102,6 +114,7 @@ impl World {
         packet.set_frame(&number.to_le_bytes());
         packet.meta.direction = direction;
         packet.meta.flow = flow;
+        packet.meta.lane = lane(flow, self.options.lanes);
         packet.meta.time = self.now.wall;
         self.accept(index, vec![packet]);
     }
@@ -116,14 +129,55 @@ impl World {
     }
 
     pub(super) fn accept(&mut self, index: usize, mut burst: Vec<Packet>) {
-        let now = self.now;
-        self.turn(index, |node, out| node.accept(&mut burst, now, out));
+        let (now, shards) = (self.now, self.shards[index]);
+        if shards == 1 {
+            return self.turn(index, |node, out| node.accept(&mut burst, now, out));
+        }
+        let mut inboxes = vec![Vec::new(); shards];
+        for packet in burst {
+            inboxes[self.shard_of(index, &packet)].push(packet);
+        }
+        for (shard, mut inbox) in inboxes.into_iter().enumerate().filter(|(_, inbox)| !inbox.is_empty()) {
+            self.turn_of_shard(index, |node, lanes, out| {
+                let is_control =
+                    |packet: &mut Packet| matches!(packet.meta.kind, Kind::Fetch | Kind::Snapshot);
+                node.hear(&mut inbox.extract_if(.., is_control).collect(), now, out);
+                for lane in (shard..lanes).step_by(shards) {
+                    let mine = inbox.extract_if(.., |packet| usize::from(packet.meta.lane) == lane);
+                    node.accept(lane, &mut mine.collect(), now, out);
+                }
+            });
+        }
+    }
+
+    /// A turn of one of several shards. They share the node only for that time: so every turn also tries the change
+    /// from one shard to several and back.
+    fn turn_of_shard(&mut self, index: usize, does: impl FnOnce(&SharedNode, usize, &mut Output)) {
+        let lanes = self.options.lanes;
+        if let Some(node) = self.nodes[index].take() {
+            self.journal.entries().turn_of(node.incarnation());
+            let mut out = std::mem::take(&mut self.spare.0);
+            let shared = SharedNode::from(node);
+            does(&shared, lanes, &mut out);
+            self.nodes[index] = Some(shared.into());
+            self.route(index, out, false);
+        }
+    }
+
+    /// The shard of a node that a message is for.
+    pub(super) fn shard_of(&self, index: usize, packet: &Packet) -> usize {
+        usize::from(packet.meta.lane) % self.shards[index]
     }
 
     pub(super) fn tick(&mut self, index: usize) {
         let now = self.now;
-        if !self.paused[index] {
-            self.turn(index, |node, out| node.tick(now, out));
+        match self.shards[index] {
+            _ if self.paused[index] => {}
+            1 => self.turn(index, |node, out| node.tick(now, out)),
+            _ => self.turn_of_shard(index, |node, lanes, out| {
+                (0..lanes).for_each(|lane| node.tick(lane, now, out));
+                node.tick_whole(now, out);
+            }),
         }
     }
 

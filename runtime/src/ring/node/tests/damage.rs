@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ring::control;
+use crate::ring::node::recover::Life;
 
 /// Every bit flipped, and every cut, of a message's bytes.
 fn damages(bytes: &[u8]) -> Vec<Vec<u8>> {
@@ -73,12 +74,12 @@ fn damaged_control_messages_are_refused_and_counted() {
     orchestrator.declare_dead(0);
     orchestrator.admit();
     let view = orchestrator.view().clone();
-    let nfs = Arc::clone(&ring.nodes[0].nfs);
+    let nfs = Arc::clone(&ring.nodes[0].control.core.nfs);
     for (i, damage) in damages(acknowledge.frame()).iter().enumerate() {
         ring.accept(0, vec![with_frame(&acknowledge, damage)]);
         assert_eq!(ring.nodes[0].stats().refused.total(), i as u64 + 1);
     }
-    assert!(!ring.nodes[0].retained.is_empty());
+    assert!(!ring.nodes[0].lanes[0].retained.is_empty());
     ring.nodes[0] = Node::replacement(0, ring.plan, nfs, view.clone(), Now::default(), &mut ring.out);
     ring.nodes[1].adopt(&view, &mut ring.out);
     let (_, fetch) = ring.out.control.pop().expect("a fetch");
@@ -110,7 +111,7 @@ fn replaced() -> (Ring, Packet, Packet) {
     orchestrator.declare_dead(2);
     orchestrator.admit();
     let view = orchestrator.view().clone();
-    let nfs = Arc::clone(&ring.nodes[0].nfs);
+    let nfs = Arc::clone(&ring.nodes[0].control.core.nfs);
     ring.nodes[2] = Node::replacement(2, ring.plan, nfs, view.clone(), Now::default(), &mut ring.out);
     ring.nodes[1].adopt(&view, &mut ring.out);
     let (_, fetch) = ring.out.control.drain(..).find(|(to, _)| *to == 1).expect("a fetch");
@@ -193,13 +194,18 @@ fn snapshots_that_are_no_answer_to_the_question_are_refused() {
     for (i, body) in forged.iter().enumerate() {
         ring.accept(2, vec![resealed(&snapshot, body)]);
         assert_eq!(ring.nodes[2].stats().refused.total(), i as u64 + 1, "forgery {i}");
-        assert!(ring.nodes[2].stores.iter().all(Option::is_none) && ring.nodes[2].retained.is_empty());
+        assert!(
+            ring.nodes[2].control.core.stores.iter().all(Option::is_none)
+                && ring.nodes[2].lanes[0].retained.is_empty()
+        );
     }
     let twice = [&fetch.frame()[control::HEADER..], &[0]].concat();
     ring.accept(1, vec![resealed(&fetch, &twice)]);
     assert_eq!((refused(&ring.nodes[1], "damaged_record"), ring.out.control.len()), (1, 0));
     ring.accept(2, vec![snapshot]);
-    assert_eq!(count(&ring.nodes[2], 0, 1), Some(1));
+    let Life::Joining(joining) = &ring.nodes[2].control.life else { panic!("stage 2 is still missing") };
+    let counts = joining.stores[0].as_ref().and_then(|store| store.state.downcast::<Counts>());
+    assert_eq!(counts.and_then(|state| state.counts.inspect(&1)), Some(1));
 }
 
 #[test]
@@ -215,7 +221,7 @@ fn a_store_is_copied_in_parts_while_its_source_goes_on() {
     orchestrator.declare_dead(1);
     orchestrator.admit();
     let view = orchestrator.view().clone();
-    let nfs = Arc::clone(&ring.nodes[0].nfs);
+    let nfs = Arc::clone(&ring.nodes[0].control.core.nfs);
     ring.nodes[1] = Node::replacement(1, ring.plan, nfs, view.clone(), ring.now, &mut ring.out);
     ring.nodes[0].adopt(&view, &mut ring.out);
     let fetches: Vec<Packet> =

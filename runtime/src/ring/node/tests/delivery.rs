@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::MAX_PARTITIONS;
 use crate::packet::Meta;
 
 /// What node 0 of a ring of two sends for `keys`, as units without frames.
@@ -29,20 +30,20 @@ proptest! {
     ) {
         // Goal: `once`, across the wrap of short versions too. Method: each unit twice, at random, then the rest.
         let mut ring = Ring::new(plan(2, 1));
-        for node in &mut ring.nodes {
-            node.stores.iter_mut().flatten().for_each(|store| store.versions.0.fill(start));
+        for store in ring.nodes.iter().flat_map(|node| node.control.core.stores.iter().flatten()) {
+            (0..MAX_PARTITIONS).for_each(|partition| store.live_versions().set(partition, start));
         }
         let units = units(&mut ring, &keys);
         let picks = order.iter().map(|index| units[index.index(units.len())].clone());
         for unit in picks.chain(units.iter().rev().cloned()) {
             ring.accept(1, vec![unit]);
         }
-        prop_assert!(ring.nodes[1].waiting.is_empty());
+        prop_assert!(ring.nodes[1].lanes[0].waiting.is_empty());
         for key in 0..5 {
             let expected = keys.iter().filter(|k| **k == key).count() as u64;
             prop_assert_eq!(count(&ring.nodes[1], 0, key).unwrap_or(0), expected);
         }
-        let versions = |node: usize| ring.nodes[node].store(0).unwrap().versions;
+        let versions = |node: usize| ring.nodes[node].store(0).unwrap().versions();
         prop_assert_eq!(versions(0), versions(1));
     }
 

@@ -5,8 +5,12 @@ mod damage;
 mod delivery;
 mod views;
 
+use std::collections::VecDeque;
+
 use super::*;
+use crate::clock::Nanos;
 use crate::nf::{Verdict, nf};
+use crate::packet::Direction;
 use crate::ring::view::Orchestrator;
 use crate::txn::Abort;
 

@@ -37,7 +37,7 @@ impl Ring {
 }
 
 fn versions(node: &Node, stage: usize) -> u64 {
-    node.store(stage).map_or(0, |store| store.versions.0.iter().sum())
+    node.store(stage).map_or(0, |store| store.versions().0.iter().sum())
 }
 
 #[test]
