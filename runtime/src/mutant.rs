@@ -28,6 +28,7 @@ macro_rules! mutants {
 
 mutants! {
     RetryUnrestored "retry-unrestored" "a transaction that runs again finds the frame as its first attempt left it";
+    NamelessRetry "nameless-retry" "a transaction that runs again in another unit does not name the one that it came with";
     AbortKeepsRandom "abort-keeps-random" "an abort does not take its random numbers back";
     ElidedReads "elided-reads" "records name no partition that was only read";
     DropLosesUnit "drop-loses-unit" "a dropped frame takes its unit with it";
@@ -53,6 +54,7 @@ mutants! {
     TailIsSource "tail-is-source" "a new head takes its store from the tail";
     NoLogTransfer "no-log-transfer" "a replacement gets tables, but not the retained units";
     NoHeadLogTransfer "no-head-log-transfer" "as above, only for the store of a new head";
+    OneLaneTransfer "one-lane-transfer" "a replacement gets the retained units of one lane only";
     SplitTransfer "split-transfer" "a replacement gets retained units in parts";
     DoubledFetch "doubled-fetch" "a source begins anew when a question for state comes twice";
     TornSnapshot "torn-snapshot" "rows and versions of a snapshot are of different moments";

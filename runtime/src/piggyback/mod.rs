@@ -148,8 +148,11 @@ impl UnitBuilder {
         self.records().iter().any(Record::writes)
     }
 
-    /// An empty record for `stage`, behind those that are there.
-    pub fn add(&mut self, stage: u8) -> &mut Record {
+    /// The record of `stage`: the one that is there, or an empty one behind the others.
+    pub fn record(&mut self, stage: u8) -> &mut Record {
+        if let Some(at) = self.records().iter().position(|record| record.stage == stage) {
+            return &mut self.records[at];
+        }
         if self.used == self.records.len() {
             self.records.push(Record::default());
         }
@@ -175,11 +178,7 @@ impl UnitBuilder {
         if fits {
             for view in unit.records() {
                 let Some(near) = near(view.stage) else { continue };
-                let record = match at(self.records(), view.stage) {
-                    Some(at) => &mut self.records[at],
-                    None => self.add(view.stage),
-                };
-                record.merge(&view, near);
+                self.record(view.stage).merge(&view, near);
             }
         }
         fits

@@ -19,7 +19,7 @@ fn parts() -> impl Strategy<Value = Vec<Parts>> {
 fn unit_of(parts: &[Parts]) -> Vec<u8> {
     let (mut unit, mut bytes) = (UnitBuilder::default(), Vec::new());
     for (stage, seen, delta) in parts {
-        let record = unit.add(*stage);
+        let record = unit.record(*stage);
         seen.iter().for_each(|(&p, &(version, written))| record.note(p, u64::from(version), written));
         record.delta_mut().extend_from_slice(delta);
     }

@@ -148,7 +148,7 @@ proptest! {
             let (mut unit, mut bytes, mut one) = (UnitBuilder::default(), Vec::new(), Vec::new());
             record(base, touches).encode(&mut one);
             let view = RecordView::take(&mut &*one).expect("a record's own bytes");
-            unit.add(0).merge(&view, &Vector([base; 64]));
+            unit.record(0).merge(&view, &Vector([base; 64]));
             unit.encode(&mut bytes);
             (unit, bytes)
         };

@@ -58,10 +58,12 @@ pub struct Entries {
     pub transactions: ById<Transaction>,
     /// By the hash of a cell: the transaction that wrote it, and the hash before.
     pub writers: ById<(u64, u64)>,
+    /// Lanes that flows are spread over; each draws numbers of its own.
+    pub lanes: u64,
     /// The incarnation that has its turn, where anybody tells.
     turn_of: u64,
-    /// By incarnation: the number that its last attempt drew, where that came to nothing.
-    drawn_in_vain: HashMap<u64, u64>,
+    /// By incarnation and lane: the number that its last attempt drew, where that came to nothing.
+    drawn_in_vain: HashMap<(u64, u64), u64>,
     /// The first number that an aborted attempt kept for itself.
     pub(crate) kept_random: Option<String>,
 }
@@ -72,13 +74,13 @@ impl Entries {
         self.turn_of = incarnation;
     }
 
-    /// An attempt begins, and has drawn `number`. If the one before it came to nothing, that drew the same.
-    pub fn begin(&mut self, number: u64) {
+    /// An attempt begins in a lane, and has drawn `number`. If the one before it came to nothing, that drew the same.
+    pub fn begin(&mut self, lane: u64, number: u64) {
         let incarnation = self.turn_of;
         if incarnation == 0 {
             return; // nobody tells whose turn it is
         }
-        if let Some(vain) = self.drawn_in_vain.insert(incarnation, number)
+        if let Some(vain) = self.drawn_in_vain.insert((incarnation, lane), number)
             && vain != number
         {
             let what = format!("incarnation {incarnation} drew {vain:x}, aborted, and then drew {number:x}");
@@ -87,8 +89,8 @@ impl Entries {
     }
 
     /// The attempt's transaction stays.
-    pub fn commit(&mut self, id: u64, mut done: Transaction) {
-        self.drawn_in_vain.remove(&self.turn_of);
+    pub fn commit(&mut self, lane: u64, id: u64, mut done: Transaction) {
+        self.drawn_in_vain.remove(&(self.turn_of, lane));
         for (key, new) in &done.written {
             let before = done.read.iter().find(|(read, _)| read == key).map_or(0, |(_, old)| old.hash);
             self.writers.insert(new.hash, (id, before));

@@ -98,6 +98,12 @@ pub struct Provenance {
     draws: bool,
 }
 
+/// Flows that packets belong to: by their numbers.
+pub(crate) const FLOWS: u64 = 4;
+
+/// The lane that removes idle rows.
+const SWEEPER: u64 = 0;
+
 /// Bytes of a frame in front of the transactions of its way: the packet's number.
 const NUMBER: usize = 8;
 
@@ -117,7 +123,12 @@ impl Provenance {
         Provenance::new(0, Journal::default()).largest_delta(&Cells::new(layout))
     }
 
-    fn begin(&self, packet: u64, path: &[u64], state: &Cells, txn: &mut Txn<'_>) -> u64 {
+    /// The lane that a packet takes.
+    fn lane(&self, packet: u64) -> u64 {
+        packet % FLOWS % self.journal.entries().lanes.max(1)
+    }
+
+    fn begin(&self, lane: u64, packet: u64, path: &[u64], state: &Cells, txn: &mut Txn<'_>) -> u64 {
         let number = match self.draws {
             true => txn.random(),
             false => {
@@ -130,7 +141,7 @@ impl Provenance {
         };
         let id = number & !(1 << 63);
         if self.draws {
-            self.journal.entries().begin(id);
+            self.journal.entries().begin(lane, id);
         }
         id
     }
@@ -153,7 +164,8 @@ impl Nf for Provenance {
     fn process(&self, frame: &mut Frame<'_>, state: &Cells, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
         let (packet, path) = (number(frame.bytes()), path(frame.bytes()));
         let script = Script::of(packet, self.stage);
-        let id = self.begin(packet, &path, state, txn);
+        let lane = self.lane(packet);
+        let id = self.begin(lane, packet, &path, state, txn);
         append(frame, id);
         let (mut read, mut written) = (Vec::new(), Vec::new());
         for &(key, writes) in &script.touches {
@@ -183,7 +195,7 @@ impl Nf for Provenance {
         let removed = Vec::new();
         let done =
             Transaction { stage: self.stage, order: 0, packet, path, read, written, fleeting, removed };
-        self.journal.entries().commit(id, done);
+        self.journal.entries().commit(lane, id, done);
         Ok(if script.fate == Fate::Drop { Verdict::Drop("on_purpose") } else { Verdict::Forward })
     }
 
@@ -192,7 +204,7 @@ impl Nf for Provenance {
         if rows.is_empty() {
             return Ok(());
         }
-        let id = self.begin(rows[0].1, &[], state, txn);
+        let id = self.begin(SWEEPER, rows[0].1, &[], state, txn);
         let mut removed = Vec::new();
         for (key, _) in rows {
             txn.delete(&state.fleeting, &key)?;
@@ -203,7 +215,7 @@ impl Nf for Provenance {
         let (read, written) = (vec![(SWEEPS, old)], vec![(SWEEPS, old.written_by(id))]);
         let (stage, path, packet, fleeting) = (self.stage, Vec::new(), None, None);
         let done = Transaction { stage, order: 0, packet, path, read, written, fleeting, removed };
-        self.journal.entries().commit(id, done);
+        self.journal.entries().commit(SWEEPER, id, done);
         Ok(())
     }
 }

@@ -154,7 +154,8 @@ impl Control {
         }
         body.push(END);
         let mut part = Vec::new();
-        let retained = lanes.iter().flat_map(|lane| lane.retained.units());
+        let most = if mutant::is(Mutant::OneLaneTransfer) { 1 } else { lanes.len() };
+        let retained = lanes[..most].iter().flat_map(|lane| lane.retained.units());
         for unit in retained.filter(|_| !mutant::is(Mutant::NoLogTransfer)) {
             select(unit, |record| self.goes_along(record.stage, copy), &mut part);
             let asked_for = |record: RecordView<'_>| record.writes() && copy.stages.contains(&record.stage);

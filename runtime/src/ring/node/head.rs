@@ -137,10 +137,15 @@ impl Lane {
         }
     }
 
-    /// After a conflict: closes what is open, and waits in line.
+    /// After a conflict: closes what is open, and waits in line. The transaction that runs again is of another unit then,
+    /// which names the one that was closed: the packet's own records may be in it.
     fn give_way(&mut self, out: &mut Output) {
         self.stats.conflicts += 1;
         self.close(out);
+        let name = std::mem::take(&mut self.open.name);
+        let named = mutant::is(Mutant::NamelessRetry) || self.carry_on(&UnitView::trusted(&name));
+        debug_assert!(named, "an empty unit takes any other in");
+        self.open.name = name;
         self.open.work.insist();
     }
 
@@ -177,6 +182,7 @@ impl Lane {
 
     /// Commits the open unit and sends everything that belongs to it on its way.
     pub(super) fn close(&mut self, out: &mut Output) {
+        self.open.name.clear();
         if self.open.transactions > 0 {
             self.commit();
         }
@@ -203,7 +209,7 @@ impl Lane {
         let (read, written) = (open.work.writes.read(), open.work.writes.written());
         if !read.union(written).is_empty() {
             let store = core.store(core.index).expect("a head that is up holds its stage's store");
-            let record = open.unit.add(core.index as u8);
+            let record = open.unit.record(core.index as u8);
             let seen = if mutant::is(Mutant::ElidedReads) { written } else { read.union(written) };
             for partition in seen.iter() {
                 record.note(partition, store.live_versions().version(partition), written.contains(partition));

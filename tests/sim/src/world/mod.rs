@@ -15,7 +15,7 @@ use crate::check::{self, Broken, Scene, Watch};
 use crate::event::Event;
 use crate::journal::Journal;
 use crate::options::{Options, OptionsError};
-use crate::provenance::{Fate, Provenance, Script};
+use crate::provenance::{FLOWS, Fate, Provenance, Script};
 
 /// Numbers of the packets that enter after the faults, from here on.
 const CALM: u64 = 1 << 62;
@@ -107,6 +107,7 @@ impl World {
     pub fn new(options: Options) -> Result<Self, OptionsError> {
         let plan = options.plan()?;
         let journal = Journal::default();
+        journal.entries().lanes = options.lanes as u64;
         let make = if options.exhaustive { Provenance::without_draws } else { Provenance::new };
         let stage = |stage| Arc::new(make(stage, journal.clone())) as Arc<dyn AnyNf>;
         let nfs: Arc<[Arc<dyn AnyNf>]> = (0..options.stages).map(stage).collect();
@@ -224,18 +225,22 @@ impl World {
 
     /// Lets packets in that nothing keeps from leaving, each way and of one flow each, and says which.
     fn calm_packets(&mut self) -> Vec<u64> {
+        let stages = self.plan.stages();
         let forwards = |number: &u64| {
-            (0..self.plan.stages()).all(|stage| {
+            (0..stages).all(|stage| {
                 let script = Script::of(*number, stage);
                 script.fate == Fate::Forward && script.fleeting.is_none()
             })
         };
-        let numbers: Vec<u64> = (CALM..).filter(forwards).take(2 * CALM_BURST).collect();
-        let (outbound, inbound) = numbers.split_at(CALM_BURST);
-        for (numbers, direction) in [(outbound, Direction::Outbound), (inbound, Direction::Inbound)] {
-            numbers.iter().for_each(|&number| self.admit_one(number, direction, direction as u32));
+        let of_flow =
+            |flow: u64| (CALM..).filter(forwards).filter(move |n| n % FLOWS == flow).take(CALM_BURST);
+        let mut all = Vec::new();
+        for direction in [Direction::Outbound, Direction::Inbound] {
+            let numbers: Vec<u64> = of_flow(direction as u64).collect();
+            numbers.iter().for_each(|&number| self.admit_one(number, direction));
+            all.extend(numbers);
         }
-        numbers
+        all
     }
 
     /// One round without faults: everything that is under way arrives, and time passes at each node.

@@ -8,10 +8,8 @@ use pannier_runtime::{Direction, Packet};
 
 use super::{MOST_GHOSTS, World};
 use crate::event::Event;
+use crate::provenance::FLOWS;
 use crate::timeline::describe;
-
-/// Flows that packets belong to.
-const FLOWS: u64 = 4;
 
 /// The lane of a flow.
 fn lane(flow: u32, lanes: usize) -> u8 {
@@ -108,13 +106,13 @@ impl World {
     }
 
     /// Lets one packet in, whatever the bounds are.
-    pub(super) fn admit_one(&mut self, number: u64, direction: Direction, flow: u32) {
+    pub(super) fn admit_one(&mut self, number: u64, direction: Direction) {
         let index = if direction == Direction::Outbound { 0 } else { self.plan.last() };
         let mut packet = self.spare.0.pool.take();
         packet.set_frame(&number.to_le_bytes());
         packet.meta.direction = direction;
-        packet.meta.flow = flow;
-        packet.meta.lane = lane(flow, self.options.lanes);
+        packet.meta.flow = (number % FLOWS) as u32;
+        packet.meta.lane = lane(packet.meta.flow, self.options.lanes);
         packet.meta.time = self.now.wall;
         self.accept(index, vec![packet]);
     }

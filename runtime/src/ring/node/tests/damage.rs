@@ -187,7 +187,7 @@ fn snapshots_that_are_no_answer_to_the_question_are_refused() {
     forged.push(put(&of_own_stage, &vectors, units));
     for stage in [0, 3, u8::MAX] {
         let (mut unit, mut bytes) = (crate::piggyback::UnitBuilder::default(), Vec::new());
-        unit.add(stage).note(0, 0, true);
+        unit.record(stage).note(0, 0, true);
         unit.encode(&mut bytes);
         forged.push(put(rows, &vectors, &[&(bytes.len() as u32).to_le_bytes(), &bytes[..]].concat()));
     }
