@@ -1,7 +1,7 @@
 //! `prefix`: at every moment each replica is a prefix, per partition, of its predecessor in the group.
 
 use pannier_runtime::dependency::Vector;
-use pannier_runtime::ring::{Node, Store};
+use pannier_runtime::ring::Store;
 
 use super::{Broken, Scene, broken, causality, cell, keys, once};
 use crate::journal::Entries;
@@ -48,35 +48,41 @@ impl Watch {
         }
         for stage in plan.held_by(index) {
             let Some(store) = node.store(stage) else { continue };
+            let now = [store.versions(), store.commit()];
             if let Some([versions, commit]) = &seen[stage]
-                && (0..plan.layout.partitions)
-                    .any(|p| store.versions()[p] < versions[p] || store.commit()[p] < commit[p])
+                && (0..plan.layout.partitions).any(|p| now[0][p] < versions[p] || now[1][p] < commit[p])
             {
                 return broken(
                     "prefix",
                     format!("a version or commit of stage {stage} went back at node {index}"),
                 );
             }
-            seen[stage] = Some([store.versions(), store.commit()]);
-            numbers(scene, node, stage, store)?;
+            numbers(scene, index, stage, &now)?;
+            seen[stage] = Some(now);
         }
         causality::locally(node, plan.held_by(index), &scene.journal().entries())
     }
 }
 
 /// No replica is ahead of the one before it, and what is known as committed is at all nodes of the group.
-fn numbers(scene: &impl Scene, node: &Node, stage: usize, store: &Store) -> Result<(), Broken> {
-    let (plan, index) = (scene.plan(), node.index());
+fn numbers(
+    scene: &impl Scene,
+    index: usize,
+    stage: usize,
+    [versions, commit]: &[Vector; 2],
+) -> Result<(), Broken> {
+    let plan = scene.plan();
     let mut is_before = true;
     for member in plan.group(stage) {
         is_before &= member != index;
         let Some(other) = scene.up(member).and_then(|node| node.store(stage)) else { continue };
+        let theirs = other.versions();
         for partition in 0..plan.layout.partitions {
-            let (mine, its) = (store.versions()[partition], other.versions()[partition]);
+            let (mine, its) = (versions[partition], theirs[partition]);
             if is_before && mine > its {
                 return broken("prefix", format!("node {index} is ahead of node {member} in stage {stage}"));
             }
-            if store.commit()[partition] > its {
+            if commit[partition] > its {
                 return broken(
                     "prefix",
                     format!("node {index} takes for committed what node {member} lacks of stage {stage}"),
