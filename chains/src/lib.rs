@@ -3,6 +3,8 @@
 pub mod chain;
 pub mod config;
 pub mod draw;
+mod ingress;
+pub mod live;
 pub mod run;
 #[cfg(feature = "testing")]
 pub mod testing;

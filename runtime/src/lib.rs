@@ -8,7 +8,8 @@
 //! - [`mod@state`]: typed tables in partitions; [`port`]: where packets come from and go to;
 //! - [`txn`]: transactions and the delta, the one format of changes;
 //! - [`mod@nf`]: what a network function is; [`piggyback`]: records and units that ride on packets;
-//! - [`ring`]: the protocol. Start at [`ring::Node::accept`].
+//! - [`ring`]: the protocol. Start at [`ring::Node::accept`];
+//! - [`shard`]: the actors that run nodes on cores.
 
 #[cfg(target_endian = "big")]
 compile_error!("rows and units are little endian in memory: Pannier builds for little-endian machines only");
@@ -23,6 +24,7 @@ pub mod packet;
 pub mod piggyback;
 pub mod port;
 pub mod ring;
+pub mod shard;
 pub mod state;
 pub mod stats;
 mod sync;

@@ -5,6 +5,7 @@ mod crashes;
 mod exhaustive;
 mod fuzz;
 mod layering;
+mod live;
 mod log;
 mod mutants;
 mod runs;

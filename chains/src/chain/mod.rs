@@ -4,7 +4,7 @@
 //! that a crash finds frames under way, as on a network.
 
 mod recovery;
-mod summary;
+pub(crate) mod summary;
 
 use std::fmt;
 use std::sync::Arc;

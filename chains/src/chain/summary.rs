@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use pannier_runtime::ring::{Node, Plan, Store};
 use pannier_runtime::stats::{NodeStats, Reasons};
 use serde::Serialize;
 
@@ -95,68 +96,61 @@ pub struct Units {
     pub repaired: u64,
 }
 
-impl Chain {
-    /// What the chain has done so far.
-    pub fn summary(&self) -> Summary {
+/// What is known of a chain: its nodes and its counts. Every kind of chain is summed up by it.
+#[derive(Debug)]
+pub(crate) struct Account<'a> {
+    pub(crate) plan: &'a Plan,
+    /// The stages' names.
+    pub(crate) names: &'a [String],
+    /// By place: what dead nodes had counted there, and the node that lives.
+    pub(crate) nodes: Vec<(NodeStats, Option<&'a Node>)>,
+    pub(crate) unrecoverable: Option<&'a str>,
+    /// All but `generated` and `dropped`, which the nodes have counted.
+    pub(crate) packets: Packets,
+    pub(crate) recoveries: &'a [Recovery],
+}
+
+impl Account<'_> {
+    /// The summary, without warnings.
+    pub(crate) fn summary(&self) -> Summary {
         let mut total = NodeStats::default();
         let mut drops = BTreeMap::new();
         let mut stages = Vec::new();
-        for (index, slot) in self.slots.iter().enumerate() {
-            let mut stats = slot.past.clone();
-            if let Some(node) = &slot.node {
-                stats.add(&node.stats());
-            }
+        for (index, (past, node)) in self.nodes.iter().enumerate() {
+            let mut stats = past.clone();
+            node.iter().for_each(|node| stats.add(&node.stats()));
             total.add(&stats);
             if let Some(name) = self.names.get(index) {
-                let reasons: BTreeMap<String, u64> = stats
-                    .drops
-                    .sorted()
-                    .into_iter()
-                    .map(|(reason, count)| (reason.to_owned(), count))
-                    .collect();
+                let reasons = stats.drops.sorted().into_iter();
+                let reasons: BTreeMap<String, u64> =
+                    reasons.map(|(reason, count)| (reason.to_owned(), count)).collect();
                 if !reasons.is_empty() {
                     drops.insert(name.clone(), reasons);
                 }
                 stages.push(self.stage_summary(index, name, &stats));
             }
         }
-        let faults = self.forward.iter().chain(&self.backward).map(Link::counts);
-        let (gone, doubled) = faults.fold((0, 0), |sum, c| (sum.0 + c.lost, sum.1 + c.duplicated));
         Summary {
-            packets: Packets {
-                entered: self.admitted,
-                generated: total.generated,
-                duplicated: doubled,
-                released: self.released + self.out.released.len() as u64,
-                dropped: total.drops.total(),
-                held: self.frames_inside(),
-                lost: self.frames_lost() + gone,
-            },
+            packets: Packets { generated: total.generated, dropped: total.drops.total(), ..self.packets },
             drops,
             stages,
             units: Units { sent: total.units_sent, bytes: total.unit_bytes, repaired: total.units_repaired },
-            recoveries: self.recoveries.clone(),
+            recoveries: self.recoveries.to_vec(),
             truncated_input: false,
             warnings: Vec::new(),
         }
     }
 
-    /// Messages that nodes refused, by reason: fenced ones, damaged ones, ones that came while a node was joining.
-    pub fn refused(&self) -> Reasons {
-        let mut all = Reasons::default();
-        for slot in &self.slots {
-            all.add(&slot.past.refused);
-            slot.node.iter().for_each(|node| all.add(&node.stats().refused));
-        }
-        all
+    fn store(&self, node: usize, stage: usize) -> Option<&Store> {
+        self.nodes.get(node)?.1?.store(stage)
     }
 
     fn stage_summary(&self, index: usize, name: &str, stats: &NodeStats) -> Stage {
-        let store = |node: usize| self.node(node)?.store(index);
         let digest = |node| {
-            store(node).map_or_else(String::new, |s| format!("{:016x}", s.state.digest(&self.plan.layout)))
+            let store = self.store(node, index);
+            store.map_or_else(String::new, |s| format!("{:016x}", s.state.digest(&self.plan.layout)))
         };
-        let tables = store(index).into_iter().flat_map(|s| s.state.iter());
+        let tables = self.store(index, index).into_iter().flat_map(|s| s.state.iter());
         Stage {
             name: name.to_owned(),
             entered: stats.processed,
@@ -173,10 +167,10 @@ impl Chain {
         }
     }
 
-    /// Promises that do not hold now that the chain is at rest, each as a sentence; none is what everybody expects.
-    pub fn broken_promises(&self) -> Vec<String> {
+    /// Promises that do not hold of a chain at rest, each as a sentence; none is what everybody expects.
+    pub(crate) fn broken_promises(&self) -> Vec<String> {
         let mut broken = Vec::new();
-        if let Some(stage) = self.unrecoverable() {
+        if let Some(stage) = self.unrecoverable {
             let f = self.plan.f();
             broken.push(format!(
                 "no live node holds the state of {stage}: more than f = {f} nodes were down at once"
@@ -190,10 +184,9 @@ impl Chain {
             broken.push(format!("{} packets are still held", packets.held));
         }
         for (stage, name) in self.names.iter().enumerate() {
-            let Some(head) = self.node(stage).and_then(|node| node.store(stage)) else { continue };
+            let Some(head) = self.store(stage, stage) else { continue };
             for replica in self.plan.group(stage).skip(1) {
-                let store = self.node(replica).and_then(|node| node.store(stage));
-                let same = store.is_some_and(|store| {
+                let same = self.store(replica, stage).is_some_and(|store| {
                     let layout = &self.plan.layout;
                     store.versions() == head.versions()
                         && store.state.digest(layout) == head.state.digest(layout)
@@ -204,6 +197,48 @@ impl Chain {
             }
         }
         broken
+    }
+}
+
+impl Chain {
+    fn account(&self) -> Account<'_> {
+        let faults = self.forward.iter().chain(&self.backward).map(Link::counts);
+        let (gone, doubled) = faults.fold((0, 0), |sum, c| (sum.0 + c.lost, sum.1 + c.duplicated));
+        Account {
+            plan: &self.plan,
+            names: &self.names,
+            nodes: self.slots.iter().map(|slot| (slot.past.clone(), slot.node.as_ref())).collect(),
+            unrecoverable: self.unrecoverable(),
+            packets: Packets {
+                entered: self.admitted,
+                duplicated: doubled,
+                released: self.released + self.out.released.len() as u64,
+                held: self.frames_inside(),
+                lost: self.frames_lost() + gone,
+                ..Packets::default()
+            },
+            recoveries: &self.recoveries,
+        }
+    }
+
+    /// What the chain has done so far.
+    pub fn summary(&self) -> Summary {
+        self.account().summary()
+    }
+
+    /// Promises that do not hold now that the chain is at rest, each as a sentence; none is what everybody expects.
+    pub fn broken_promises(&self) -> Vec<String> {
+        self.account().broken_promises()
+    }
+
+    /// Messages that nodes refused, by reason: fenced ones, damaged ones, ones that came while a node was joining.
+    pub fn refused(&self) -> Reasons {
+        let mut all = Reasons::default();
+        for slot in &self.slots {
+            all.add(&slot.past.refused);
+            slot.node.iter().for_each(|node| all.add(&node.stats().refused));
+        }
+        all
     }
 }
 

@@ -17,7 +17,6 @@
 //! # Ok::<(), pannier_chains::RunError>(())
 //! ```
 
-mod ingress;
 mod input;
 mod output;
 mod running;
@@ -32,7 +31,7 @@ use pannier_runtime::{AnyNf, Packet};
 
 use crate::chain::{Chain, ChainStage, RecorderFactory, Summary};
 use crate::config::{ChainSpec, Crash, InputSpec, Source};
-use ingress::Ingress;
+use crate::ingress::Ingress;
 pub use input::InputError;
 use input::{Arrival, Input};
 use output::Output;

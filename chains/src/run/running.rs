@@ -6,11 +6,11 @@ use pannier_runtime::Packet;
 use pannier_runtime::clock::Nanos;
 use pannier_runtime::stats::Reasons;
 
-use super::ingress::Ingress;
 use super::input::{Arrival, Input, InputError};
 use super::output::Output;
 use super::{Outcome, Progress, Run, RunError};
 use crate::chain::{Chain, TURN};
+use crate::ingress::Ingress;
 
 /// A run under way.
 pub(super) struct Running {

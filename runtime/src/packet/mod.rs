@@ -1,8 +1,12 @@
 //! Packets: a frame with room before and behind it, the unit that rides behind the frame, and where they come
 //! from. Buffers come from a [`Pool`] and go back to it, so that no packet costs an allocation.
 
+mod pool;
+
+pub use pool::{Depot, Pool};
+
 use crate::clock::Nanos;
-use crate::limits::{BUFFER, HEADROOM, MAX_FRAME, MAX_UNIT};
+use crate::limits::{BUFFER, HEADROOM};
 
 /// Which way a packet passes the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -172,40 +176,6 @@ impl FrameWriter<'_> {
     }
 }
 
-/// The largest buffer that a pool keeps: growing doubles.
-const LARGEST_BUFFER: usize = 2 * (HEADROOM + MAX_FRAME + MAX_UNIT);
-
-/// Packets that are not in use. Taking one allocates only while the pool grows to what the traffic needs.
-#[derive(Debug, Default)]
-pub struct Pool {
-    free: Vec<Packet>,
-}
-
-impl Pool {
-    /// A packet without frame and unit.
-    pub fn take(&mut self) -> Packet {
-        let mut packet = self.free.pop().unwrap_or_else(Packet::roomy);
-        packet.reset();
-        packet
-    }
-
-    /// A copy of `packet`, bytes and meta.
-    pub fn copy(&mut self, packet: &Packet) -> Packet {
-        let mut copy = self.take();
-        copy.set_frame(packet.frame());
-        copy.set_unit(packet.unit());
-        copy.meta = packet.meta;
-        copy
-    }
-
-    /// Takes a packet back. Buffers that no frame with its unit needs (parts of a state) are not kept.
-    pub fn give(&mut self, packet: Packet) {
-        if packet.bytes.capacity() <= LARGEST_BUFFER {
-            self.free.push(packet);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,18 +194,5 @@ mod tests {
         p.set_unit(b"");
         p.resize(5);
         assert_eq!((p.frame(), p.unit()), (&b"ame\0\0"[..], &b""[..]));
-    }
-
-    #[test]
-    fn a_pooled_packet_comes_back_clean() {
-        // Goal: nothing of an old packet shows in a new one. Method: dirty, give, take.
-        let mut pool = Pool::default();
-        let mut p = pool.take();
-        p.set_frame(b"old");
-        p.set_unit(b"old");
-        p.meta.time = 7;
-        pool.give(p);
-        let p = pool.take();
-        assert_eq!((p.frame(), p.unit(), p.meta), (&b""[..], &b""[..], Meta::default()));
     }
 }

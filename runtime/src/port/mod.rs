@@ -1,11 +1,13 @@
 //! Where packets come from and go to, all behind one trait.
 
 mod device;
+mod duplex;
 pub mod fault;
 pub mod memory;
 pub mod pcap;
 
 pub use device::{Device, DevicePort, PortError, PortSpec, PortStats};
+pub use duplex::{Duplex, MemoryDevice, duplex, memory_device};
 pub use fault::{Fault, FaultCounts, Faults};
 pub use memory::Memory;
 

@@ -13,6 +13,7 @@ mod steer;
 mod store;
 mod view;
 
+pub(crate) use node::frames_in;
 #[cfg(feature = "simulation")]
 pub use node::hash_packet;
 pub use node::{Node, Output, SharedNode};

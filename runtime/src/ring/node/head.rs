@@ -41,6 +41,11 @@ impl Open {
         }
     }
 
+    /// Frames that wait for the open unit; none between turns.
+    pub(super) fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
     /// Goes on with what is held of another store, or in another way. Nothing may be open.
     pub(super) fn set_held(&mut self, held: Held) {
         self.work.held = held;

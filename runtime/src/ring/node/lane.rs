@@ -165,7 +165,9 @@ impl Lane {
     /// Takes a burst of messages of this lane, in order: from the predecessor, from the successor, from outside.
     pub(super) fn accept(&mut self, burst: &mut Vec<Packet>, now: Now, out: &mut Output) {
         self.now = now;
-        for packet in burst.drain(..) {
+        for at in 0..burst.len() {
+            // Not drained: where the network function panics, it is known what was lost with it.
+            let packet = std::mem::take(&mut burst[at]);
             if !self.is_for_me(&packet) {
                 self.refuse(packet, "fenced", out);
                 continue;
@@ -176,6 +178,7 @@ impl Lane {
                 Kind::Fetch | Kind::Snapshot => self.refuse(packet, "misdirected", out),
             }
         }
+        burst.clear();
         self.settle(out); // what waited for a unit that has come
         self.close(out); // commit what is open: one unit
         self.release(out); // what waited for its commit
@@ -223,9 +226,19 @@ impl Lane {
         self.is_up() && self.hold.is_empty() && self.waiting.is_empty() && self.retained.is_empty()
     }
 
-    /// Frames that are in this lane: held for their commit, or waiting for a unit.
+    /// Whether something was applied or committed that a message, a frame or a unit of this lane may wait for.
+    pub(super) fn has_news(&self) -> bool {
+        let differs = |seen: u64, counter: &AtomicU64| counter.load(Ordering::Relaxed) != seen;
+        (!self.waiting.is_empty() && differs(self.link.applied_seen, &self.core.applied))
+            || ((!self.hold.is_empty() || !self.retained.is_empty())
+                && differs(self.link.committed_seen, &self.core.committed))
+    }
+
+    /// Frames that are in this lane: in the open unit, held for their commit, or waiting for a unit.
     pub(super) fn frames_inside(&self) -> usize {
-        self.hold.len() + self.waiting.iter().filter(|p| p.meta.kind == Kind::Frame).count()
+        self.open.frames()
+            + self.hold.len()
+            + self.waiting.iter().filter(|p| p.meta.kind == Kind::Frame).count()
     }
 
     pub(super) fn is_up(&self) -> bool {

@@ -171,9 +171,11 @@ impl Node {
         self.lanes.iter().all(Lane::is_idle)
     }
 
-    /// Frames that are in this node: held for their commit, or waiting for a unit.
+    /// Frames that are in this node: held for their commit, or waiting for a unit. After a panic of its network function
+    /// also those that were to come behind, and not the one that it was at.
     pub fn frames_inside(&self) -> usize {
-        self.lanes.iter().map(Lane::frames_inside).sum()
+        let unread: usize = self.inboxes.iter().map(|inbox| frames_in(inbox)).sum();
+        unread + self.lanes.iter().map(Lane::frames_inside).sum::<usize>()
     }
 
     /// The node's place on the ring.
@@ -207,6 +209,11 @@ impl Node {
     pub fn set_recorder(&mut self, mut make: impl FnMut() -> Box<dyn Recorder>) {
         self.lanes.iter_mut().for_each(|lane| lane.recorder = make());
     }
+}
+
+/// Frames of a burst that have not been taken out of it.
+pub(crate) fn frames_in(burst: &[Packet]) -> usize {
+    burst.iter().filter(|packet| packet.meta.kind == Kind::Frame && !packet.frame().is_empty()).count()
 }
 
 /// All lanes of a node.

@@ -101,6 +101,21 @@ impl SharedNode {
         lock(&self.lanes[lane].0).has_room()
     }
 
+    /// See [`Node::is_idle`]; of one lane.
+    pub fn is_idle(&self, lane: usize) -> bool {
+        lock(&self.lanes[lane].0).is_idle()
+    }
+
+    /// Whether another lane did something that one may wait for.
+    pub fn has_news(&self, lane: usize) -> bool {
+        lock(&self.lanes[lane].0).has_news()
+    }
+
+    /// See [`Node::frames_inside`].
+    pub fn frames_inside(&self) -> usize {
+        self.lanes.iter().map(|lane| lock(&lane.0).frames_inside()).sum()
+    }
+
     /// See [`Node::stats`].
     pub fn stats(&self) -> NodeStats {
         let mut stats = lock(&self.control).stats.clone();

@@ -12,17 +12,17 @@ use crate::config::{Inside, Undecided};
 
 /// Decides directions.
 #[derive(Clone, Debug)]
-pub(super) struct Ingress {
+pub(crate) struct Ingress {
     inside: Inside,
     /// Addresses of network functions that the outside talks to: a NAT's.
     outside: Vec<IpAddr>,
     undecided: Undecided,
     /// Packets whose direction the addresses did not tell.
-    pub(super) undecided_count: u64,
+    pub(crate) undecided_count: u64,
 }
 
 impl Ingress {
-    pub(super) fn new(inside: Inside, outside: Vec<IpAddr>, undecided: Undecided) -> Self {
+    pub(crate) fn new(inside: Inside, outside: Vec<IpAddr>, undecided: Undecided) -> Self {
         Ingress { inside, outside, undecided, undecided_count: 0 }
     }
 
@@ -30,7 +30,7 @@ impl Ingress {
     ///
     /// # Errors
     /// The reason for which the packet does not enter.
-    pub(super) fn admit(&mut self, packet: &mut Packet, side: Option<Direction>) -> Result<(), &'static str> {
+    pub(crate) fn admit(&mut self, packet: &mut Packet, side: Option<Direction>) -> Result<(), &'static str> {
         if packet.frame().len() > MAX_FRAME {
             return Err("frame_too_long");
         }

@@ -1,0 +1,208 @@
+//! The edge of a live chain: takes packets from a port into the lanes, and sends what the lanes release.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pannier_runtime::clock::Now;
+use pannier_runtime::packet::{Depot, Pool};
+use pannier_runtime::port::{Device, Duplex, Port, PortContext, PortError, PortStats};
+use pannier_runtime::ring::steer;
+use pannier_runtime::shard::{Actor, Place, Turn};
+use pannier_runtime::stats::Reasons;
+use pannier_runtime::{AnyNf, Direction, Packet};
+
+use crate::ingress::Ingress;
+
+/// Packets taken from a port at once.
+const BURST: usize = 32;
+
+/// Turns between two publications of what a port has counted.
+const PUBLISH_EVERY: u32 = 1_024;
+
+/// What an edge and whoever looks after the chain tell each other.
+#[derive(Debug, Default)]
+pub(super) struct EdgeState {
+    /// Packets that entered the chain here, and that left it.
+    pub(super) entered: AtomicU64,
+    pub(super) left: AtomicU64,
+    /// No more packets are to be taken.
+    pub(super) closed: AtomicBool,
+    /// What is known only now and then.
+    rare: Mutex<Rare>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Rare {
+    refused: Reasons,
+    stats: PortStats,
+    failed: Option<PortError>,
+    lost: u64,
+}
+
+impl EdgeState {
+    fn rare(&self) -> std::sync::MutexGuard<'_, Rare> {
+        // It is replaced as a whole.
+        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Packets that did not enter, by reason.
+    pub(super) fn refused(&self) -> Reasons {
+        self.rare().refused.clone()
+    }
+
+    /// What the port has counted.
+    pub(super) fn stats(&self) -> PortStats {
+        self.rare().stats.clone()
+    }
+
+    /// Why the port can't go on.
+    pub(super) fn failed(&self) -> Option<PortError> {
+        self.rare().failed.clone()
+    }
+
+    /// Packets that found no room on the way to a lane.
+    pub(super) fn lost(&self) -> u64 {
+        self.rare().lost
+    }
+}
+
+/// An edge: an actor as shards are.
+pub(super) struct Edge {
+    pub(super) port: Device,
+    /// The direction of what enters here.
+    pub(super) direction: Direction,
+    pub(super) lanes: Vec<Duplex>,
+    pub(super) ingress: Ingress,
+    pub(super) nfs: Arc<[Arc<dyn AnyNf>]>,
+    pub(super) places: Vec<Arc<Place>>,
+    pub(super) state: Arc<EdgeState>,
+    pub(super) pool: Pool,
+    pub(super) refused: Reasons,
+    /// By lane: what enters; empty between turns.
+    pub(super) entering: Vec<Vec<Packet>>,
+    pub(super) burst: Vec<Packet>,
+    pub(super) turns: u32,
+    pub(super) ended: Arc<AtomicBool>,
+}
+
+impl Edge {
+    #[allow(clippy::too_many_arguments)] // one call, by names
+    pub(super) fn new(
+        port: Device,
+        direction: Direction,
+        lanes: Vec<Duplex>,
+        ingress: Ingress,
+        nfs: Arc<[Arc<dyn AnyNf>]>,
+        places: Vec<Arc<Place>>,
+        state: Arc<EdgeState>,
+        depot: Arc<Depot>,
+        ended: Arc<AtomicBool>,
+    ) -> Self {
+        let entering = lanes.iter().map(|_| Vec::new()).collect();
+        let (pool, refused, burst) = (Pool::at(depot), Reasons::default(), Vec::new());
+        Edge {
+            port,
+            direction,
+            lanes,
+            ingress,
+            nfs,
+            places,
+            state,
+            pool,
+            refused,
+            entering,
+            burst,
+            turns: 0,
+            ended,
+        }
+    }
+
+    fn publish(&mut self, failed: Option<PortError>) {
+        let mut rare = self.state.rare();
+        rare.refused.clone_from(&self.refused);
+        rare.stats = self.port.stats();
+        rare.lost = self.lanes.iter().map(Duplex::lost).sum();
+        rare.failed = failed.or(rare.failed.take());
+    }
+
+    /// Takes a burst into the chain, if there is room for it.
+    fn take(&mut self, now: Now) -> Result<bool, PortError> {
+        let closed = self.state.closed.load(Ordering::Relaxed);
+        let has_room = !self.lanes.iter().any(Duplex::is_crowded) && self.places.iter().all(|p| p.has_room());
+        if closed || !has_room {
+            return Ok(false);
+        }
+        let mut context = PortContext { now: now.timer, pool: &mut self.pool };
+        let taken = self.port.rx_burst(BURST, &mut context, &mut self.burst);
+        let entered = self.burst.len();
+        for mut packet in self.burst.drain(..) {
+            match self.ingress.admit(&mut packet, Some(self.direction)) {
+                Ok(()) => {
+                    steer(&mut packet, self.lanes.len(), &self.nfs);
+                    self.entering[usize::from(packet.meta.lane)].push(packet);
+                }
+                Err(reason) => {
+                    self.refused.count(reason);
+                    self.pool.give(packet);
+                }
+            }
+        }
+        if entered > 0 {
+            count(&self.state.entered, entered);
+            let mut context = PortContext { now: now.timer, pool: &mut self.pool };
+            for (lane, burst) in self.lanes.iter_mut().zip(&mut self.entering) {
+                let Ok(()) = lane.tx_burst(&mut context, burst);
+            }
+        }
+        taken.map(|_| entered > 0)
+    }
+
+    /// Sends what has left the chain.
+    fn let_out(&mut self, now: Now) -> Result<bool, PortError> {
+        let mut context = PortContext { now: now.timer, pool: &mut self.pool };
+        for lane in &mut self.lanes {
+            let Ok(_) = lane.rx_burst(4 * BURST, &mut context, &mut self.burst);
+        }
+        let left = self.burst.len();
+        if left > 0 {
+            count(&self.state.left, left);
+            self.port.tx_burst(&mut context, &mut self.burst)?;
+        }
+        Ok(left > 0)
+    }
+}
+
+/// Adds to a counter that one actor alone writes.
+fn count(counter: &AtomicU64, more: usize) {
+    counter.store(counter.load(Ordering::Relaxed) + more as u64, Ordering::Relaxed);
+}
+
+impl Actor for Edge {
+    fn turn(&mut self, now: Now) -> Turn {
+        let out = self.let_out(now);
+        let taken = self.take(now);
+        let busy = out.as_ref().is_ok_and(|busy| *busy) || taken.as_ref().is_ok_and(|busy| *busy);
+        let failed = out.err().or(taken.err());
+        self.turns = self.turns.wrapping_add(1);
+        let ends = self.ended.load(Ordering::Relaxed);
+        if failed.is_some() || ends || self.turns.is_multiple_of(PUBLISH_EVERY) {
+            self.publish(failed);
+        }
+        match (ends, busy) {
+            (true, _) => Turn::Ended,
+            (false, true) => Turn::Busy,
+            (false, false) => Turn::Idle,
+        }
+    }
+
+    fn panicked(&mut self, message: &str) {
+        self.burst.clear();
+        self.entering.iter_mut().for_each(Vec::clear);
+        let error = PortError {
+            port: self.port.name().to_owned(),
+            problem: format!("it panicked: {message}"),
+            way_out: "this is a fault of Pannier, please report it".to_owned(),
+        };
+        self.publish(Some(error));
+    }
+}

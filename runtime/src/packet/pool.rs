@@ -1,0 +1,122 @@
+//! Packets that are not in use, and how they come back to where they are needed.
+
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Packet;
+use crate::limits::{HEADROOM, MAX_FRAME, MAX_UNIT};
+
+/// The largest buffer that a pool keeps: growing doubles.
+const LARGEST_BUFFER: usize = 2 * (HEADROOM + MAX_FRAME + MAX_UNIT);
+
+/// Packets that change between pools at once.
+const CRATE: usize = 256;
+
+/// Where the pools of several threads hand packets to each other: packets come in on one thread and go out on another,
+/// always the same way round. A crate at a time, so that the lock is rarely taken.
+#[derive(Debug, Default)]
+pub struct Depot(Mutex<Vec<Vec<Packet>>>);
+
+impl Depot {
+    fn crates(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Packet>>> {
+        // The list is whole between any two of its operations.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Packets that are not in use. Taking one allocates only while the pool grows to what the traffic needs.
+#[derive(Debug, Default)]
+pub struct Pool {
+    free: Vec<Packet>,
+    /// A full crate, kept so that a pool at the edge does not go to the depot for each packet.
+    spare: Vec<Packet>,
+    depot: Option<Arc<Depot>>,
+}
+
+impl Pool {
+    /// A pool that shares its packets with the others at `depot`.
+    pub fn at(depot: Arc<Depot>) -> Self {
+        Pool { depot: Some(depot), ..Pool::default() }
+    }
+
+    /// A packet without frame and unit.
+    pub fn take(&mut self) -> Packet {
+        if self.free.is_empty() {
+            self.refill();
+        }
+        let mut packet = self.free.pop().unwrap_or_else(Packet::roomy);
+        packet.reset();
+        packet
+    }
+
+    /// A copy of `packet`, bytes and meta.
+    pub fn copy(&mut self, packet: &Packet) -> Packet {
+        let mut copy = self.take();
+        copy.set_frame(packet.frame());
+        copy.set_unit(packet.unit());
+        copy.meta = packet.meta;
+        copy
+    }
+
+    /// Takes a packet back. Buffers that no frame with its unit needs (parts of a state) are not kept.
+    pub fn give(&mut self, packet: Packet) {
+        if packet.bytes.capacity() <= LARGEST_BUFFER {
+            self.free.push(packet);
+            if self.free.len() >= CRATE && self.depot.is_some() {
+                self.put_away();
+            }
+        }
+    }
+
+    #[cold]
+    fn refill(&mut self) {
+        mem::swap(&mut self.free, &mut self.spare);
+        if let Some(depot) = self.depot.as_ref().filter(|_| self.free.is_empty()) {
+            self.free = depot.crates().pop().unwrap_or_default();
+        }
+    }
+
+    #[cold]
+    fn put_away(&mut self) {
+        mem::swap(&mut self.free, &mut self.spare);
+        if let Some(depot) = self.depot.as_ref().filter(|_| !self.free.is_empty()) {
+            let full = mem::replace(&mut self.free, Vec::with_capacity(CRATE));
+            depot.crates().push(full);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Meta;
+
+    #[test]
+    fn a_pooled_packet_comes_back_clean() {
+        // Goal: nothing of an old packet shows in a new one. Method: dirty, give, take.
+        let mut pool = Pool::default();
+        let mut p = pool.take();
+        p.set_frame(b"old");
+        p.set_unit(b"old");
+        p.meta.time = 7;
+        pool.give(p);
+        let p = pool.take();
+        assert_eq!((p.frame(), p.unit(), p.meta), (&b""[..], &b""[..], Meta::default()));
+    }
+
+    #[test]
+    fn packets_that_pass_from_pool_to_pool_come_back_by_the_depot() {
+        // Goal: one-way traffic needs no more buffers than are under way. Method: take here, give there, a hundred
+        // thousand times, and count what lies anywhere.
+        let depot = Arc::new(Depot::default());
+        let (mut here, mut there) = (Pool::at(Arc::clone(&depot)), Pool::at(Arc::clone(&depot)));
+        for _ in 0..1_000 {
+            let under_way: Vec<Packet> = (0..100).map(|_| here.take()).collect();
+            under_way.into_iter().for_each(|packet| there.give(packet));
+        }
+        let crates: usize = depot.crates().iter().map(Vec::len).sum();
+        let all =
+            [&here, &there].map(|pool| pool.free.len() + pool.spare.len()).iter().sum::<usize>() + crates;
+        assert!(all <= 100 + 4 * CRATE, "{all} packets");
+    }
+}

@@ -1,0 +1,319 @@
+//! Shards: the actors that run the lanes of a node, each on one core.
+//!
+//! A [`Shard`] gives the lanes that it has their turns: it takes bursts from the lanes' links, hands them to the node, and
+//! sends on what the node wants sent. What comes beside the ring (views, questions for state, orders to give lanes to
+//! another shard) comes in its mailbox. A turn is bounded, takes no lock that another shard holds for longer than a turn,
+//! and allocates nothing for a packet.
+//!
+//! The shards of a node are as many as somebody wants: an [`Order::Yield`] has a shard give back its lanes with all that
+//! is under way on them, and [`Order::Take`] gives them to another. A flow never changes its lane, so its order stays.
+
+mod place;
+mod worker;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+
+use crate::clock::{Nanos, Now};
+use crate::limits::REPAIR_UNITS;
+use crate::packet::{Depot, Direction, Kind, Packet, Pool};
+use crate::port::{Duplex, Fault, Port, PortContext};
+use crate::ring::{Node, Output, SharedNode, View, frames_in};
+pub use place::{Place, Told};
+pub use worker::{Actor, Clock, Idle, Turn, Worker, cores};
+
+/// Packets that a lane takes from a link in one turn.
+const BURST: usize = 32;
+
+/// How often a shard lets time pass for its lanes, in nanoseconds.
+const TICK_EVERY: Nanos = 100_000;
+
+/// One lane of one node with its links.
+#[derive(Debug)]
+pub struct LaneLinks {
+    /// The lane's number.
+    pub number: usize,
+    /// To the same lane of the predecessor and of the successor; `None` where the node is alone on its ring.
+    pub before: Option<Fault<Duplex>>,
+    /// See `before`.
+    pub after: Option<Fault<Duplex>>,
+    /// To the inside, at the first stage's node.
+    pub inside: Option<Duplex>,
+    /// To the outside, at the last stage's node.
+    pub outside: Option<Duplex>,
+}
+
+/// A node in the hands of its shards.
+#[derive(Debug)]
+pub enum Hold {
+    /// There is none: it died, and its replacement has not come.
+    Nobody,
+    /// This shard has it alone.
+    Alone(Box<Node>),
+    /// Several shards have it.
+    Shared(Arc<SharedNode>),
+}
+
+/// What a shard finds in its mailbox.
+#[derive(Debug)]
+pub enum Order {
+    /// A message beside the ring, for the node.
+    Message(Packet),
+    /// The orchestrator has declared a view.
+    Adopt(View),
+    /// The node dies here and now: everything in it is gone.
+    Crash,
+    /// A replacement begins to live. What it wants sent at once comes with it.
+    Replace(Hold, Output),
+    /// Give up lanes and node, and tell where.
+    Yield(Sender<(Vec<LaneLinks>, Hold)>),
+    /// Take lanes and a node; whether this shard also does what concerns the node as a whole.
+    Take(Vec<LaneLinks>, Hold, bool),
+    /// End.
+    End,
+}
+
+/// A shard.
+#[derive(Debug)]
+pub struct Shard {
+    place: Arc<Place>,
+    mailbox: Receiver<Order>,
+    lanes: Vec<LaneLinks>,
+    node: Hold,
+    /// Whether it does what concerns the node as a whole.
+    leads: bool,
+    out: Output,
+    inbox: Vec<Packet>,
+    beside: Vec<Packet>,
+    /// Packets on their way to a link; empty between turns.
+    burst: Vec<Packet>,
+    next_tick: Nanos,
+}
+
+impl Shard {
+    /// A shard of the node at `place` that has no lane yet.
+    pub fn new(place: Arc<Place>, mailbox: Receiver<Order>, depot: Arc<Depot>) -> Self {
+        Shard {
+            place,
+            mailbox,
+            lanes: Vec::new(),
+            node: Hold::Nobody,
+            leads: false,
+            out: Output { pool: Pool::at(depot), ..Output::default() },
+            inbox: Vec::new(),
+            beside: Vec::new(),
+            burst: Vec::new(),
+            next_tick: 0,
+        }
+    }
+
+    /// Does what the mailbox says. False where it says to end.
+    fn obey(&mut self, now: Now) -> bool {
+        while let Ok(order) = self.mailbox.try_recv() {
+            match order {
+                Order::Message(packet) => self.beside.push(packet),
+                Order::Adopt(view) => match &mut self.node {
+                    Hold::Nobody => {}
+                    Hold::Alone(node) => node.adopt(&view, &mut self.out),
+                    Hold::Shared(node) => node.adopt(&view, &mut self.out),
+                },
+                Order::Crash => self.lose_node(),
+                Order::Replace(node, mut out) => {
+                    self.node = node;
+                    self.out.control.append(&mut out.control);
+                    self.out.caught_up |= out.caught_up;
+                    self.out.unrecoverable = self.out.unrecoverable.or(out.unrecoverable);
+                }
+                Order::Yield(reply) => {
+                    let node = std::mem::replace(&mut self.node, Hold::Nobody);
+                    // Nobody waits any more where the chain ends.
+                    let _ = reply.send((std::mem::take(&mut self.lanes), node));
+                }
+                Order::Take(lanes, node, leads) => {
+                    (self.lanes, self.node, self.leads) = (lanes, node, leads);
+                }
+                Order::End => return false,
+            }
+        }
+        self.hear(now);
+        true
+    }
+
+    /// Hands the node what came beside the ring.
+    fn hear(&mut self, now: Now) {
+        if self.beside.is_empty() {
+            return;
+        }
+        self.place.count_state(&self.beside);
+        match &mut self.node {
+            Hold::Nobody => self.beside.clear(),
+            Hold::Alone(node) => node.accept(&mut self.beside, now, &mut self.out),
+            Hold::Shared(node) => node.hear(&mut self.beside, now, &mut self.out),
+        }
+        self.send(now);
+    }
+
+    /// The node is gone. Where others have it too, they hear of it as well.
+    fn lose_node(&mut self) {
+        match std::mem::replace(&mut self.node, Hold::Nobody) {
+            Hold::Nobody => {}
+            Hold::Alone(node) => self.place.bury(&node.stats(), node.frames_inside() as u64),
+            Hold::Shared(node) if self.leads => self.place.bury(&node.stats(), node.frames_inside() as u64),
+            Hold::Shared(_) => {}
+        }
+    }
+
+    /// Gives each lane a turn. Returns whether there was anything to do.
+    fn give_turns(&mut self, now: Now) -> bool {
+        let ticks = now.timer >= self.next_tick;
+        if ticks {
+            self.next_tick = now.timer + TICK_EVERY;
+        }
+        match self.node {
+            Hold::Alone(_) => self.turn_alone(now, ticks),
+            Hold::Nobody => self.drop_all(now),
+            Hold::Shared(_) => self.turn_shared(now, ticks),
+        }
+    }
+
+    /// A turn of all lanes at once: this shard has the node alone.
+    fn turn_alone(&mut self, now: Now, ticks: bool) -> bool {
+        let mut crowded = false;
+        for lane in &mut self.lanes {
+            crowded |= receive(lane, now, &mut self.out.pool, &mut self.inbox);
+        }
+        let Hold::Alone(node) = &mut self.node else { return false };
+        let busy = !self.inbox.is_empty();
+        if busy || ticks {
+            node.accept(&mut self.inbox, now, &mut self.out);
+        }
+        if ticks {
+            node.tick(now, &mut self.out);
+        }
+        if busy || ticks {
+            let (full, rests) = (!node.has_room() || crowded, node.is_idle());
+            self.lanes.iter().for_each(|lane| self.place.publish(lane.number, full, rests));
+            self.send(now);
+        }
+        busy
+    }
+
+    /// A turn of each lane, one after the other: other shards have other lanes of the node.
+    fn turn_shared(&mut self, now: Now, ticks: bool) -> bool {
+        let Hold::Shared(node) = &self.node else { return false };
+        let node = Arc::clone(node);
+        let mut any = false;
+        for at in 0..self.lanes.len() {
+            let lane = &mut self.lanes[at];
+            let number = lane.number;
+            let crowded = receive(lane, now, &mut self.out.pool, &mut self.inbox);
+            let busy = !self.inbox.is_empty() || node.has_news(number);
+            any |= busy;
+            if busy || ticks {
+                node.accept(number, &mut self.inbox, now, &mut self.out);
+                if ticks {
+                    node.tick(number, now, &mut self.out);
+                }
+                self.place.publish(number, !node.has_room(number) || crowded, node.is_idle(number));
+                self.send(now);
+            }
+        }
+        if ticks && self.leads {
+            node.tick_whole(now, &mut self.out);
+            self.send(now);
+        }
+        any
+    }
+
+    /// What arrives for a node that is dead is lost.
+    fn drop_all(&mut self, now: Now) -> bool {
+        for lane in &mut self.lanes {
+            receive(lane, now, &mut self.out.pool, &mut self.inbox);
+            self.place.publish(lane.number, false, true);
+        }
+        let busy = !self.inbox.is_empty();
+        for packet in self.inbox.drain(..) {
+            self.place.lose(u64::from(packet.meta.kind == Kind::Frame));
+            self.out.pool.give(packet);
+        }
+        busy
+    }
+
+    /// Sends what the node wants sent, each packet on the links of its lane.
+    fn send(&mut self, now: Now) {
+        let Output { forward, backward, released, control, pool, caught_up, unrecoverable } = &mut self.out;
+        let context = &mut PortContext { now: now.timer, pool };
+        for lane in &mut self.lanes {
+            let number = lane.number;
+            let mine = |packet: &Packet| usize::from(packet.meta.lane) == number;
+            let leaves = |packet: &Packet, way| packet.meta.direction == way && mine(packet);
+            send_those(&mut lane.after, forward, mine, &mut self.burst, context);
+            send_those(&mut lane.before, backward, mine, &mut self.burst, context);
+            let (inside, outside) = (Direction::Inbound, Direction::Outbound);
+            send_those(&mut lane.inside, released, |p| leaves(p, inside), &mut self.burst, context);
+            send_those(&mut lane.outside, released, |p| leaves(p, outside), &mut self.burst, context);
+        }
+        control.drain(..).for_each(|(to, packet)| self.place.tell(to, packet));
+        if std::mem::take(caught_up) {
+            self.place.report(Told::CaughtUp);
+        }
+        if let Some(stage) = unrecoverable.take() {
+            self.place.report(Told::Unrecoverable(stage));
+        }
+    }
+}
+
+/// Takes what waits on a lane's links, acknowledgements first. Returns whether more waits than should.
+fn receive(lane: &mut LaneLinks, now: Now, pool: &mut Pool, inbox: &mut Vec<Packet>) -> bool {
+    let mut context = PortContext { now: now.timer, pool };
+    let mut crowded = false;
+    for link in [&mut lane.after, &mut lane.before].into_iter().flatten() {
+        crowded |= link.inner().is_crowded();
+        let Ok(_) = link.rx_burst(4 * BURST + REPAIR_UNITS, &mut context, inbox);
+    }
+    for side in [&mut lane.inside, &mut lane.outside].into_iter().flatten() {
+        crowded |= side.is_crowded();
+        let Ok(_) = side.rx_burst(BURST, &mut context, inbox);
+    }
+    crowded
+}
+
+/// Sends those of `packets` that a link is for.
+fn send_those<P: Port<Error = Infallible>>(
+    link: &mut Option<P>,
+    packets: &mut Vec<Packet>,
+    is_for: impl Fn(&Packet) -> bool,
+    burst: &mut Vec<Packet>,
+    context: &mut PortContext<'_>,
+) {
+    let Some(link) = link.as_mut().filter(|_| !packets.is_empty()) else { return };
+    let all = packets.iter().all(&is_for);
+    let burst = if all {
+        packets
+    } else {
+        burst.extend(packets.extract_if(.., |packet| is_for(packet)));
+        burst
+    };
+    let Ok(()) = link.tx_burst(context, burst);
+}
+
+impl Actor for Shard {
+    fn turn(&mut self, now: Now) -> Turn {
+        self.place.beat();
+        if !self.mailbox.is_empty() && !self.obey(now) {
+            self.lose_node();
+            return Turn::Ended;
+        }
+        if self.give_turns(now) { Turn::Busy } else { Turn::Idle }
+    }
+
+    /// The network function panicked: the node is as good as dead, and is replaced as one that died.
+    fn panicked(&mut self, message: &str) {
+        self.place.lose(1 + frames_in(&self.inbox) as u64);
+        self.inbox.clear();
+        self.lose_node();
+        self.place.report(Told::Panicked(message.to_owned()));
+    }
+}

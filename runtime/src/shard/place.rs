@@ -1,0 +1,135 @@
+//! A node's place on the ring: what its shards tell the rest of the chain.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crossbeam_channel::Sender;
+
+use super::Order;
+use crate::packet::{Kind, Packet};
+use crate::stats::NodeStats;
+
+/// What a shard tells whoever looks after the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The replacement has all its stores.
+    CaughtUp,
+    /// A stage whose store no live node has.
+    Unrecoverable(usize),
+    /// The network function panicked with this message, and the node died of it.
+    Panicked(String),
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Place {
+    index: usize,
+    /// By lane, one bit each: a bound is reached; nothing waits.
+    full: AtomicU64,
+    resting: AtomicU64,
+    /// Turns of all shards so far: a node whose count stands still is dead or stuck.
+    beats: AtomicU64,
+    /// Frames that arrived while there was no node.
+    lost: AtomicU64,
+    /// Bytes of state that reached a replacement.
+    state_bytes: AtomicU64,
+    /// What nodes that died here had counted.
+    past: Mutex<NodeStats>,
+    /// By node: where messages beside the ring go.
+    mailboxes: Vec<Sender<Order>>,
+    told: Sender<(usize, Told)>,
+}
+
+impl Place {
+    /// The place `index`. `mailboxes` are those of the shards that lead the nodes; reports go to `told`.
+    pub fn new(index: usize, mailboxes: Vec<Sender<Order>>, told: Sender<(usize, Told)>) -> Self {
+        Place {
+            index,
+            full: AtomicU64::new(0),
+            resting: AtomicU64::new(u64::MAX),
+            beats: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            state_bytes: AtomicU64::new(0),
+            past: Mutex::default(),
+            mailboxes,
+            told,
+        }
+    }
+
+    /// Whether packets may enter the chain, as far as this node is concerned.
+    pub fn has_room(&self) -> bool {
+        self.full.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether nothing waits here. A lane says so at the end of its turn.
+    pub fn rests(&self, lanes: usize) -> bool {
+        let all = (1 << lanes) - 1;
+        self.resting.load(Ordering::Relaxed) & all == all
+    }
+
+    /// Turns so far.
+    pub fn beats(&self) -> u64 {
+        self.beats.load(Ordering::Relaxed)
+    }
+
+    /// Frames that died in nodes that died here, or arrived when there was none.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of state that reached replacements here.
+    pub fn state_bytes(&self) -> u64 {
+        self.state_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What nodes that died here had counted.
+    pub fn past(&self) -> NodeStats {
+        self.lock_past().clone()
+    }
+
+    fn lock_past(&self) -> MutexGuard<'_, NodeStats> {
+        // Sums are whole between any two of them.
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn beat(&self) {
+        // A lost update is no harm: the count moves all the same.
+        self.beats.store(self.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Publishes how a lane stands; nothing is written where nothing has changed.
+    pub(super) fn publish(&self, lane: usize, full: bool, rests: bool) {
+        for (bits, set) in [(&self.full, full), (&self.resting, rests)] {
+            if (bits.load(Ordering::Relaxed) >> lane & 1 == 1) != set {
+                bits.fetch_xor(1 << lane, Ordering::Relaxed); // nobody else changes this lane's bit
+            }
+        }
+    }
+
+    pub(super) fn lose(&self, frames: u64) {
+        if frames > 0 {
+            self.lost.fetch_add(frames, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn bury(&self, stats: &NodeStats, frames_inside: u64) {
+        self.lock_past().add(stats);
+        self.lose(frames_inside);
+    }
+
+    pub(super) fn count_state(&self, messages: &[Packet]) {
+        let parts = messages.iter().filter(|packet| packet.meta.kind == Kind::Snapshot);
+        let bytes: usize = parts.map(|packet| packet.frame().len()).sum();
+        self.state_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn tell(&self, to: usize, packet: Packet) {
+        if let Some(mailbox) = self.mailboxes.get(to) {
+            let _ = mailbox.send(Order::Message(packet)); // a chain that ends reads no mail
+        }
+    }
+
+    pub(super) fn report(&self, what: Told) {
+        let _ = self.told.send((self.index, what)); // nor does anybody listen to it
+    }
+}

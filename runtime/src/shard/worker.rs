@@ -1,0 +1,173 @@
+//! A worker: a thread on a core of its own that gives actors their turns.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
+
+use crate::clock::{Nanos, Now};
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Something was done.
+    Busy,
+    /// There was nothing to do.
+    Idle,
+    /// The actor has nothing to do any more, ever: it is dropped.
+    Ended,
+}
+
+/// Something that does its work in bounded turns and never blocks.
+pub trait Actor: Send {
+    /// One turn.
+    fn turn(&mut self, now: Now) -> Turn;
+
+    /// A turn has panicked, with this message. The actor goes on, in whatever state it makes of it.
+    fn panicked(&mut self, message: &str);
+}
+
+/// What a worker does while none of its actors has anything to do. Each step saves more of the core, and costs more time
+/// when something comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idle {
+    /// Rounds that it spins.
+    pub spins: u32,
+    /// Rounds after that in which it lets other threads run.
+    pub yields: u32,
+    /// How long it sleeps then, each round. Zero: it goes on yielding.
+    pub sleep: Duration,
+}
+
+impl Idle {
+    /// Never gives the core away: for cores that do nothing else.
+    pub const SPIN: Idle = Idle { spins: u32::MAX, yields: 0, sleep: Duration::ZERO };
+    /// Gives the core away at once, but does not sleep: for several workers on a core.
+    pub const YIELD: Idle = Idle { spins: 16, yields: u32::MAX, sleep: Duration::ZERO };
+    /// Sleeps when nothing came for a while.
+    pub const SLEEP: Idle = Idle { spins: 64, yields: 256, sleep: Duration::from_micros(50) };
+
+    fn rest(self, rounds: u32) {
+        if rounds < self.spins {
+            std::hint::spin_loop();
+        } else if rounds - self.spins < self.yields || self.sleep.is_zero() {
+            thread::yield_now();
+        } else {
+            thread::sleep(self.sleep);
+        }
+    }
+}
+
+/// A worker's handle. Dropping it lets the worker end with its actors.
+#[derive(Debug)]
+pub struct Worker {
+    actors: Option<Sender<Box<dyn Actor>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts a worker that lives by `clock`, on the core with number `core` where one is given and there is such a core. A core that can't be
+    /// had is no error: the thread then runs where the system puts it.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn start(name: &str, core: Option<usize>, idle: Idle, clock: Clock) -> io::Result<Self> {
+        let (sender, receiver) = unbounded();
+        let run = move || {
+            let ids = core_affinity::get_core_ids().unwrap_or_default();
+            if let Some(id) = core.and_then(|core| ids.get(core)) {
+                core_affinity::set_for_current(*id);
+            }
+            run(&receiver, idle, clock);
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        Ok(Worker { actors: Some(sender), thread: Some(thread) })
+    }
+
+    /// Gives the worker another actor.
+    pub fn add(&self, actor: Box<dyn Actor>) {
+        if let Some(actors) = &self.actors {
+            // A worker ends only when this sender is gone.
+            let _ = actors.send(actor);
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.actors = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How many cores there are for workers.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The time: for timers since the clock was made, for packets since the Unix epoch.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+    epoch: Nanos,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock { start: Instant::now(), epoch: nanos(since) }
+    }
+}
+
+impl Clock {
+    /// The time now. It never runs backwards.
+    pub fn now(&self) -> Now {
+        let timer = nanos(self.start.elapsed());
+        Now { timer, wall: self.epoch.saturating_add(timer) }
+    }
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
+}
+
+/// Rounds between two looks for new actors, where there is much to do.
+const LOOK_EVERY: u32 = 64;
+
+fn run(new: &Receiver<Box<dyn Actor>>, idle: Idle, clock: Clock) {
+    let mut actors: Vec<Box<dyn Actor>> = Vec::new();
+    let (mut round, mut idle_rounds) = (0u32, 0u32);
+    loop {
+        if round.is_multiple_of(LOOK_EVERY) || idle_rounds > 0 {
+            match new.try_recv() {
+                Ok(actor) => actors.push(actor),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+        round = round.wrapping_add(1);
+        let mut busy = false;
+        actors.retain_mut(|actor| {
+            let turn = take_turn(&mut **actor, clock.now());
+            busy |= turn != Turn::Idle;
+            turn != Turn::Ended
+        });
+        idle_rounds = if busy { 0 } else { idle_rounds.saturating_add(1) };
+        if !busy {
+            idle.rest(idle_rounds);
+        }
+    }
+}
+
+fn take_turn(actor: &mut dyn Actor, now: Now) -> Turn {
+    catch_unwind(AssertUnwindSafe(|| actor.turn(now))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        actor.panicked(text.unwrap_or("without a message"));
+        Turn::Busy
+    })
+}

@@ -1,0 +1,244 @@
+//! Chains on threads: what the simulator checks of nodes is asked here of shards, rings and workers.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use pannier_chains::ChainStage;
+use pannier_chains::live::{Live, LiveOptions, LiveOutcome, Sides};
+use pannier_nf::monitor::{MonitorConfig, monitor};
+use pannier_runtime::entropy::Entropy;
+use pannier_runtime::packet::{Packet, Pool};
+use pannier_runtime::port::{Duplex, Faults, Port, PortContext, memory_device};
+use pannier_runtime::ring::Plan;
+use pannier_runtime::shard::Idle;
+use pannier_runtime::wire::FrameBuilder;
+use pannier_runtime::{AnyNf, Direction, TxnResult, Verdict, nf, state};
+use std::sync::Arc;
+
+state! {
+    /// Numbers that packets are given in their order.
+    struct Tickets {
+        /// The next, by counter.
+        next: u8 => u64 [8],
+        /// By flow: the last packet's number.
+        last: u16 => u64 [4_096],
+    }
+}
+
+/// Gives each packet the next number of one counter for all, and writes it over the packet's last bytes.
+fn tickets() -> Arc<dyn AnyNf> {
+    Arc::new(nf(|frame, state: &Tickets, txn| -> TxnResult<Verdict> {
+        let ticket = txn.update(&state.next, 0, |next| next.unwrap_or(0) + 1)?;
+        let port = u16::from_be_bytes([frame.bytes()[34], frame.bytes()[35]]);
+        txn.put(&state.last, port, ticket)?;
+        let end = frame.bytes().len();
+        frame.bytes_mut()[end - 8..].copy_from_slice(&ticket.to_le_bytes());
+        Ok(Verdict::Forward)
+    }))
+}
+
+/// A live chain, and the ends of its ports.
+struct Rig {
+    live: Live,
+    inside: Duplex,
+    outside: Duplex,
+    pool: Pool,
+    sent: HashMap<u16, u64>,
+    /// By flow: the sequence numbers that came out; and all tickets.
+    seen: HashMap<u16, Vec<u64>>,
+    tickets: Vec<u64>,
+}
+
+const FLOWS: u64 = 64;
+
+impl Rig {
+    fn new(plan: Plan, nfs: &[Arc<dyn AnyNf>], options: LiveOptions) -> Self {
+        let (inside_port, inside) = memory_device(4_096);
+        let (outside_port, outside) = memory_device(4_096);
+        let stage =
+            |(at, nf): (usize, &Arc<dyn AnyNf>)| ChainStage { name: format!("s{at}"), nf: nf.clone() };
+        let stages = nfs.iter().enumerate().map(stage).collect();
+        let sides = Sides { inside: inside_port, outside: outside_port };
+        let live = Live::start(plan, stages, sides, options).expect("threads and a sound plan");
+        let (pool, sent, seen) = (Pool::default(), HashMap::new(), HashMap::new());
+        Rig { live, inside, outside, pool, sent, seen, tickets: Vec::new() }
+    }
+
+    /// Sends `count` packets of random flows, as fast as they are taken, and takes what comes out.
+    fn send(&mut self, count: u64, random: &mut Entropy) {
+        let mut burst = Vec::new();
+        for _ in 0..count {
+            let flow = 1_000 + random.below(FLOWS) as u16;
+            let sequence = self.sent.entry(flow).or_default();
+            *sequence += 1;
+            let payload = [sequence.to_le_bytes(), [0; 8]].concat();
+            let frame = FrameBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1]).udp(flow, 53, &payload);
+            burst.push(Packet::new(&frame));
+            if burst.len() == 16 {
+                let context = &mut PortContext { now: 0, pool: &mut self.pool };
+                let Ok(()) = self.inside.tx_burst(context, &mut burst);
+                self.take();
+            }
+        }
+        let context = &mut PortContext { now: 0, pool: &mut self.pool };
+        let Ok(()) = self.inside.tx_burst(context, &mut burst);
+    }
+
+    fn take(&mut self) {
+        let context = &mut PortContext { now: 0, pool: &mut self.pool };
+        let mut burst = Vec::new();
+        let Ok(_) = self.outside.rx_burst(1_024, context, &mut burst);
+        for packet in burst {
+            assert_eq!(packet.meta.direction, Direction::Outbound);
+            let frame = packet.frame();
+            let number = |at: usize| u64::from_le_bytes(frame[at..at + 8].try_into().expect("eight bytes"));
+            self.seen.entry(u16::from_be_bytes([frame[34], frame[35]])).or_default().push(number(42));
+            self.tickets.push(number(50));
+            self.pool.give(packet);
+        }
+    }
+
+    /// Waits until everything that can come has come.
+    fn settle(&mut self) {
+        let (mut last, mut quiet) = (0, Instant::now());
+        while quiet.elapsed() < Duration::from_millis(60) {
+            self.live.watch(Duration::from_millis(2));
+            self.take();
+            if self.tickets.len() != last {
+                (last, quiet) = (self.tickets.len(), Instant::now());
+            }
+        }
+    }
+
+    /// Ends the chain, and checks order within flows, that no ticket is given twice, and the chain's own promises.
+    fn finish(mut self) -> (LiveOutcome, usize) {
+        self.settle();
+        for (flow, sequence) in &self.seen {
+            assert!(sequence.windows(2).all(|pair| pair[0] < pair[1]), "flow {flow} left as {sequence:?}");
+        }
+        let came = self.tickets.len();
+        self.tickets.sort_unstable();
+        self.tickets.dedup();
+        assert_eq!(self.tickets.len(), came, "a ticket was given twice");
+        let outcome = self.live.finish();
+        assert_eq!(outcome.broken, Vec::<String>::new(), "{:#?}", outcome.summary);
+        (outcome, came)
+    }
+}
+
+fn plan(stages: usize, f: usize, lanes: usize, unit: usize) -> Plan {
+    let mut plan = Plan::new(stages, f).expect("small");
+    (plan.lanes, plan.unit_frames) = (lanes, unit);
+    plan
+}
+
+#[test]
+fn shards_that_share_a_counter_lose_no_count_and_no_order() {
+    // Goal: claims exclude each other on real threads. Method: one counter for all packets, on one to four shards that
+    // run at once; every packet must come, in its flow's order, with a ticket of its own, up to the number of packets.
+    for (shards, unit) in [(1, 1), (2, 1), (2, 32), (4, 8)] {
+        let options = LiveOptions { shards, idle: Idle::YIELD, ..LiveOptions::default() };
+        let mut rig = Rig::new(plan(2, 1, shards, unit), &[tickets(), tickets()], options);
+        rig.send(20_000, &mut Entropy::new(shards as u64));
+        let (outcome, came) = rig.finish();
+        let ports = &outcome.ports[0];
+        assert_eq!(came as u64, ports.received, "{shards} shards, units of {unit}: {:#?}", outcome.summary);
+        assert_eq!(outcome.summary.packets.lost, 0);
+    }
+}
+
+#[test]
+fn a_node_that_dies_is_replaced_and_no_ticket_is_given_twice() {
+    // Goal: what left is never forgotten, on threads too. Method: each node dies in turn under traffic, with one shard and
+    // with two; whatever left has tickets of its own, and replicas are equal at the end.
+    for shards in [1, 2] {
+        let options = LiveOptions { shards, idle: Idle::YIELD, ..LiveOptions::default() };
+        let mut rig = Rig::new(plan(3, 1, shards, 8), &[tickets(), tickets(), tickets()], options);
+        let mut random = Entropy::new(7);
+        for node in 0..3 {
+            rig.send(4_000, &mut random);
+            assert!(rig.live.crash(node), "all others are up");
+            rig.send(2_000, &mut random);
+            rig.settle();
+            assert_eq!(rig.live.recoveries().len(), node + 1, "{shards} shards");
+        }
+        let (_, came) = rig.finish();
+        assert!(came > 9_000, "{came} of 18,000 came");
+    }
+}
+
+#[test]
+fn shards_come_and_go_under_traffic_without_loss_or_disorder() {
+    // Goal: elastic. Method: a node changes its number of shards while packets pass; the others have other numbers.
+    let options = LiveOptions { shards: 2, idle: Idle::YIELD, ..LiveOptions::default() };
+    let mut rig = Rig::new(plan(2, 1, 4, 8), &[tickets(), tickets()], options);
+    let mut random = Entropy::new(3);
+    for shards in [1, 4, 3, 1, 2] {
+        rig.send(2_000, &mut random);
+        rig.live.set_shards(1, shards);
+        rig.send(2_000, &mut random);
+        assert_eq!((rig.live.shards(0), rig.live.shards(1)), (2, shards));
+    }
+    let (outcome, came) = rig.finish();
+    assert_eq!((came as u64, outcome.summary.packets.lost), (outcome.ports[0].received, 0));
+}
+
+#[test]
+fn faulty_links_cost_frames_but_no_state() {
+    // Goal: repair works on threads. Method: loss, doubles and reordering on every link of the ring, a crash in the middle.
+    let faults = Faults { loss: 0.01, duplicate: 0.01, reorder: 0.01, delay: 0.0 };
+    let options = LiveOptions { faults, idle: Idle::YIELD, ..LiveOptions::default() };
+    let mut rig = Rig::new(plan(2, 1, 1, 8), &[tickets(), tickets()], options);
+    let mut random = Entropy::new(11);
+    rig.send(5_000, &mut random);
+    rig.settle();
+    assert!(rig.live.crash(0));
+    rig.send(5_000, &mut random);
+    rig.settle();
+    assert!(rig.tickets.len() > 4_500, "{}", rig.tickets.len());
+    let outcome = rig.live.finish();
+    assert_eq!(outcome.broken, Vec::<String>::new(), "{:#?}", outcome.summary);
+    assert_eq!(outcome.summary.recoveries.len(), 1);
+}
+
+#[test]
+fn a_network_function_that_panics_is_replaced() {
+    // Goal: a fault in an NF costs a recovery, not the chain. Method: one packet in the middle makes it panic.
+    let poisoned = Arc::new(nf(|frame, state: &Tickets, txn| {
+        txn.update(&state.next, 0, |next| next.unwrap_or(0) + 1)?;
+        assert!(frame.bytes()[35] != 13, "thirteen");
+        Ok(Verdict::Forward)
+    }));
+    for shards in [1, 2] {
+        let nfs: [Arc<dyn AnyNf>; 2] = [poisoned.clone(), Arc::new(monitor(MonitorConfig::default()))];
+        let options = LiveOptions { shards, ..LiveOptions::default() };
+        let mut rig = Rig::new(plan(2, 1, shards, 1), &nfs, options);
+        let frame = |port: u16| FrameBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1]).udp(port, 53, &[0; 16]);
+        for port in [0x100u16, 0x10d, 0x101] {
+            let context = &mut PortContext { now: 0, pool: &mut rig.pool };
+            let Ok(()) = rig.inside.tx_burst(context, &mut vec![Packet::new(&frame(port))]);
+            rig.settle();
+            // A panic is told with its whole stack, which takes long the first time.
+            let end = Instant::now() + Duration::from_secs(30);
+            while port == 0x10d && rig.live.recoveries().is_empty() && Instant::now() < end {
+                rig.live.watch(Duration::from_millis(5));
+            }
+        }
+        let outcome = rig.live.finish();
+        assert_eq!(outcome.broken, Vec::<String>::new(), "{:#?}", outcome.summary);
+        let (released, recoveries) = (outcome.summary.packets.released, outcome.summary.recoveries.len());
+        assert_eq!((released, recoveries), (2, 1), "{:#?}", outcome.summary);
+        assert!(outcome.summary.warnings[0].contains("thirteen"), "{:?}", outcome.summary.warnings);
+    }
+}
+
+#[test]
+fn a_live_chain_that_can_not_be_is_refused() {
+    // Goal: a sentence, not a panic. Method: more shards than lanes.
+    let (inside, outside) = (memory_device(8).0, memory_device(8).0);
+    let options = LiveOptions { shards: 3, ..LiveOptions::default() };
+    let stages = vec![ChainStage { name: "one".to_owned(), nf: tickets() }];
+    let refused = Live::start(plan(1, 1, 2, 1), stages, Sides { inside, outside }, options);
+    let sentence = refused.err().expect("too many shards").to_string();
+    assert!(sentence.contains("lanes = 3"), "{sentence}");
+}
