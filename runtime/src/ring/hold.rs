@@ -24,8 +24,22 @@ impl Default for Hold {
     }
 }
 
-fn bucket(packet: &Packet) -> usize {
-    packet.meta.flow as usize % BUCKETS
+fn bucket(flow: u32) -> usize {
+    flow as usize % BUCKETS
+}
+
+/// A set of flows; some that share a bucket are in it together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flows([u64; BUCKETS / 64]);
+
+impl Flows {
+    pub(crate) fn add(&mut self, flow: u32) {
+        self.0[bucket(flow) / 64] |= 1 << (bucket(flow) % 64);
+    }
+
+    pub(crate) fn contain(&self, flow: u32) -> bool {
+        self.0[bucket(flow) / 64] >> (bucket(flow) % 64) & 1 == 1
+    }
 }
 
 impl Hold {
@@ -41,29 +55,29 @@ impl Hold {
 
     /// Whether a frame must wait behind another of its flow.
     pub(crate) fn blocks(&self, packet: &Packet) -> bool {
-        self.buckets[bucket(packet)] > 0
+        self.buckets[bucket(packet.meta.flow)] > 0
     }
 
     /// Holds a frame.
     pub(crate) fn push(&mut self, packet: Packet) {
-        self.buckets[bucket(&packet)] += 1;
+        self.buckets[bucket(packet.meta.flow)] += 1;
         self.held += 1;
         self.queue.push_back(Some(packet));
     }
 
     /// Moves the frames that `may_leave` lets go to `leaving`, each behind the earlier ones of its flow.
     pub(crate) fn release(&mut self, may_leave: impl Fn(&Packet) -> bool, leaving: &mut Vec<Packet>) {
-        let mut stuck = [0u64; BUCKETS / 64];
+        let mut stuck = Flows::default();
         let mut misses = 0;
         for slot in &mut self.queue {
             let Some(packet) = slot else { continue };
-            let at = bucket(packet);
-            if stuck[at / 64] >> (at % 64) & 1 == 0 && may_leave(packet) {
-                self.buckets[at] -= 1;
+            let flow = packet.meta.flow;
+            if !stuck.contain(flow) && may_leave(packet) {
+                self.buckets[bucket(flow)] -= 1;
                 self.held -= 1;
                 leaving.extend(slot.take());
             } else {
-                stuck[at / 64] |= 1 << (at % 64);
+                stuck.add(flow);
                 misses += 1;
                 if misses == LOOK_AHEAD {
                     break;

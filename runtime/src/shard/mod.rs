@@ -193,7 +193,7 @@ impl Shard {
             node.tick(now, &mut self.out);
         }
         if busy || ticks {
-            let (full, rests) = (!node.has_room() || crowded, node.is_idle());
+            let (full, rests) = (!node.is_up() || !node.has_room() || crowded, node.is_idle());
             self.lanes.iter().for_each(|lane| self.place.publish(lane.number, full, rests));
             self.send(now);
         }
@@ -216,7 +216,8 @@ impl Shard {
                 if ticks {
                     node.tick(number, now, &mut self.out);
                 }
-                self.place.publish(number, !node.has_room(number) || crowded, node.is_idle(number));
+                let (full, rests) = (!node.has_room(number) || crowded, node.is_idle(number));
+                self.place.publish(number, full, rests);
                 self.send(now);
             }
         }
@@ -227,11 +228,11 @@ impl Shard {
         any
     }
 
-    /// What arrives for a node that is dead is lost.
+    /// What arrives for a node that is dead is lost. Nothing more should enter the chain until there is another.
     fn drop_all(&mut self, now: Now) -> bool {
         for lane in &mut self.lanes {
             receive(lane, now, &mut self.out.pool, &mut self.inbox);
-            self.place.publish(lane.number, false, true);
+            self.place.publish(lane.number, true, true);
         }
         let busy = !self.inbox.is_empty();
         for packet in self.inbox.drain(..) {

@@ -195,6 +195,9 @@ impl Lane {
         if self.is_fenced(&packet) {
             return self.refuse(packet, "fenced", out);
         }
+        if self.is_behind(&packet) {
+            return self.wait(packet, out);
+        }
         match self.replicate(&packet) {
             Outcome::Applied { news } => self.stage(packet, news, out),
             Outcome::Waits => self.wait(packet, out),

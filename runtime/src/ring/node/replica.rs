@@ -8,6 +8,7 @@ use crate::dependency::PartitionSet;
 use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
 use crate::piggyback::{Damage, UnitView};
+use crate::ring::hold::Flows;
 use crate::ring::store::Status;
 use crate::state::Held;
 use crate::txn::delta;
@@ -106,6 +107,14 @@ impl Lane {
         Ok(all)
     }
 
+    /// Whether a frame must wait because one of its flow does: frames of a flow keep their order. (Where links changed it,
+    /// the one in front may wait for the unit of the one behind; that unit then comes again, alone.)
+    pub(super) fn is_behind(&self, packet: &Packet) -> bool {
+        let is_frame = |packet: &Packet| packet.meta.kind == Kind::Frame;
+        let in_front = |other: &Packet| is_frame(other) && other.meta.flow == packet.meta.flow;
+        !self.waiting.is_empty() && is_frame(packet) && self.waiting.iter().any(in_front)
+    }
+
     /// Keeps a packet until its unit is ready. Where the place is full the packet is given up: its unit is retained
     /// by the predecessor and comes again.
     pub(super) fn wait(&mut self, packet: Packet, out: &mut Output) {
@@ -128,10 +137,21 @@ impl Lane {
             if std::mem::replace(&mut self.link.applied_seen, applied) == applied || self.waiting.is_empty() {
                 return;
             }
+            let mut stuck = Flows::default();
             for _ in 0..self.waiting.len() {
                 let Some(packet) = self.waiting.pop_front() else { break };
+                let is_frame = packet.meta.kind == Kind::Frame;
+                if is_frame && stuck.contain(packet.meta.flow) {
+                    self.waiting.push_back(packet);
+                    continue;
+                }
                 match self.replicate(&packet) {
-                    Outcome::Waits => self.waiting.push_back(packet),
+                    Outcome::Waits => {
+                        if is_frame {
+                            stuck.add(packet.meta.flow);
+                        }
+                        self.waiting.push_back(packet);
+                    }
                     Outcome::Applied { news } => self.stage(packet, news, out),
                     Outcome::Damaged(damage) => self.refuse(packet, damage.reason(), out),
                 }

@@ -96,9 +96,10 @@ impl SharedNode {
         lock(&self.control).is_up()
     }
 
-    /// See [`Node::has_room`]; of one lane.
+    /// Whether the node is up, and no bound of a lane is reached.
     pub fn has_room(&self, lane: usize) -> bool {
-        lock(&self.lanes[lane].0).has_room()
+        let lane = lock(&self.lanes[lane].0);
+        lane.is_up() && lane.has_room()
     }
 
     /// See [`Node::is_idle`]; of one lane.
