@@ -1,0 +1,5 @@
+//! Ports on real interfaces: veth pairs and TAPs in network namespaces that the tests make for themselves.
+
+mod af_packet;
+mod netns;
+mod traffic;
