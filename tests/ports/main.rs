@@ -2,4 +2,5 @@
 
 mod af_packet;
 mod netns;
+mod tap;
 mod traffic;
