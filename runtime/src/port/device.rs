@@ -5,6 +5,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 
 use super::af_packet::AfPacket;
+use super::af_xdp::AfXdp;
 use super::tap::Tap;
 use super::{Port, PortContext};
 use crate::packet::Packet;
@@ -78,7 +79,7 @@ pub struct PortError {
 }
 
 /// The kinds of ports that can be opened.
-const KINDS: &[&str] = &["af_packet", "tap"];
+const KINDS: &[&str] = &["af_packet", "af_xdp", "tap"];
 
 /// How a port is named: `kind:name,option=value,…`, as in `af_packet:veth0,frames=4096`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +161,7 @@ impl PortSpec {
     pub fn open(&self) -> Result<Device, PortError> {
         match self.kind.as_str() {
             "af_packet" => Ok(Box::new(AfPacket::open(self)?)),
+            "af_xdp" => Ok(Box::new(AfXdp::open(self)?)),
             "tap" => Ok(Box::new(Tap::open(self)?)),
             kind => Err(self.error(
                 format!("there is no kind of port `{kind}`"),

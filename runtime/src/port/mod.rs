@@ -1,6 +1,7 @@
 //! Where packets come from and go to, all behind one trait.
 
 mod af_packet;
+mod af_xdp;
 mod device;
 pub mod fault;
 mod interface;
