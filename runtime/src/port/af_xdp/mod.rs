@@ -3,8 +3,8 @@
 //! `af_xdp:interface[,queue=0][,mode=auto|copy|zerocopy][,frames=4096]`. All frames that arrive on the queue come here
 //! and nowhere else; frames of other queues, and all of them once the port is closed, go the kernel's way. `frames` is
 //! the number of chunks of 4 KiB that are shared with the kernel, a power of two, half of them for each direction. In
-//! the mode `zerocopy` the driver reads and writes these chunks itself, in the mode `copy` the kernel copies; `auto` takes what
-//! the driver has. Needs Linux 5.9, and the rights `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`.
+//! the mode `zerocopy` the driver reads and writes these chunks itself, in the mode `copy` the kernel copies; `auto`
+//! takes what the driver has. Needs Linux 5.9, and the rights `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`.
 //!
 //! An XDP program sees frames as the sender's driver left them. What to set where the sender is this machine's own
 //! kernel at the other end of a veth (`ethtool -K peer …`):
@@ -217,8 +217,8 @@ impl AfXdp {
         }
     }
 
-    /// Whether the interface is down. Asked before each burst, where sending takes calls anyway: what is in the ring while
-    /// it is down would leave when it is up again.
+    /// Whether the interface is down. Asked before each burst, where sending takes calls anyway: what is in the ring
+    /// while it is down would leave when it is up again.
     fn is_down(&mut self) -> bool {
         !self.is_gone && self.queues.sender_sleeps() && matches!(self.wake_sender(), Waking::Down)
     }
