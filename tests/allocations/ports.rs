@@ -77,3 +77,14 @@ fn packets_cost_no_allocation_in_ports_on_interfaces() {
         assert_eq!(counted, 0, "allocations at a TAP");
     }
 }
+
+#[test]
+fn packets_cost_no_allocation_in_af_xdp() {
+    // Goal: buffers come from the pool, and nothing else is asked for. Method: bursts through a veth pair after warm-up.
+    let Some(namespace) = Namespace::new().map(Namespace::without_ipv6) else { return };
+    join((&namespace, "left"), (&namespace, "right"));
+    let (mut left, mut right) = namespace.run(|| (open("af_xdp:left"), open("af_xdp:right")));
+    let (arrived, counted) = measure(&mut left, &mut right, || ());
+    assert!(arrived > ROUNDS * 60, "only {arrived} packets arrived: {:?}", right.stats());
+    assert_eq!(counted, 0);
+}
