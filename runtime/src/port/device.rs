@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
+use super::af_packet::AfPacket;
+use super::af_xdp::AfXdp;
+use super::tap::Tap;
 use super::{Port, PortContext};
 use crate::packet::Packet;
 use crate::stats::Reasons;
@@ -21,6 +24,7 @@ pub trait DevicePort: Port<Error = PortError> + Send {
     fn stats(&self) -> PortStats;
 
     /// Becomes readable when packets arrive, for those who sleep until then; `None` where the port must be polled.
+    /// Sleep only after a burst that gave nothing: what has arrived already wakes nobody.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -74,6 +78,9 @@ pub struct PortError {
     pub way_out: String,
 }
 
+/// The kinds of ports that can be opened.
+const KINDS: &[&str] = &["af_packet", "af_xdp", "tap"];
+
 /// How a port is named: `kind:name,option=value,…`, as in `af_packet:veth0,frames=4096`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
@@ -113,6 +120,11 @@ impl PortSpec {
         Ok(spec)
     }
 
+    /// The port as it was named.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// An error about this port.
     pub fn error(&self, problem: impl Into<String>, way_out: impl Into<String>) -> PortError {
         PortError { port: self.text.clone(), problem: problem.into(), way_out: way_out.into() }
@@ -147,7 +159,15 @@ impl PortSpec {
     /// # Errors
     /// An unknown kind, and what the kind itself finds wrong: a missing right, interface, driver …
     pub fn open(&self) -> Result<Device, PortError> {
-        Err(self.error("there is no such kind of port", "name one as kind:interface"))
+        match self.kind.as_str() {
+            "af_packet" => Ok(Box::new(AfPacket::open(self)?)),
+            "af_xdp" => Ok(Box::new(AfXdp::open(self)?)),
+            "tap" => Ok(Box::new(Tap::open(self)?)),
+            kind => Err(self.error(
+                format!("there is no kind of port `{kind}`"),
+                format!("name one as kind:interface, with one of the kinds {}", KINDS.join(", ")),
+            )),
+        }
     }
 }
 
@@ -169,6 +189,11 @@ mod tests {
         );
         for wrong in ["tap:t,x", "tap:t,x=1,x=2", "nothing:x"] {
             assert!(PortSpec::parse(wrong).and_then(|spec| spec.open()).is_err(), "{wrong}");
+        }
+        for kind in KINDS {
+            let error =
+                PortSpec::parse(kind).and_then(|spec| spec.open()).expect_err("no interface is named");
+            assert_eq!(error.problem, "no interface is named");
         }
         assert!(PortSpec::parse("tap:t,x=y").expect("well formed").number("x", 0).is_err());
     }

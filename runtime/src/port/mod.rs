@@ -1,10 +1,16 @@
 //! Where packets come from and go to, all behind one trait.
 
+mod af_packet;
+mod af_xdp;
 mod device;
 mod duplex;
 pub mod fault;
+mod interface;
 pub mod memory;
+mod offload;
 pub mod pcap;
+mod sys;
+mod tap;
 
 pub use device::{Device, DevicePort, PortError, PortSpec, PortStats};
 pub use duplex::{Duplex, MemoryDevice, duplex, memory_device};

@@ -56,6 +56,23 @@ pub fn recompute(frame: &mut [u8], layers: &Layers) -> bool {
         let sum = Sum::new().bytes(&frame[layers.l3_offset()..layers.l3_offset() + length]);
         frame[at..at + 2].copy_from_slice(&sum.checksum().to_be_bytes());
     }
+    recompute_l4(frame, layers)
+}
+
+/// Completes the checksum of a TCP or UDP frame that left it to its sender's hardware, which a virtual link does not
+/// have: Linux then leaves the pseudo header's sum in the field, not complemented (CHECKSUM_PARTIAL in its `skbuff.h`).
+/// Other frames stay as they are. A field that is right and looks the same by chance gets the same value again; of
+/// damaged ones, one in 65,535 gets a value that hides it. Returns whether a checksum was completed.
+pub fn complete_partial(frame: &mut [u8], layers: &Layers) -> bool {
+    if !matches!(layers.protocol(), Some(protocol::TCP | protocol::UDP)) {
+        return false;
+    }
+    let Some(covered) = covered(frame, layers) else { return false };
+    let partial = !covered.pseudo.checksum();
+    view(frame, covered.checksum_at) == Some(&partial.to_be_bytes()) && recompute_l4(frame, layers)
+}
+
+fn recompute_l4(frame: &mut [u8], layers: &Layers) -> bool {
     let Some((_, at)) = l4_sum(frame, layers) else { return false };
     frame[at..at + 2].fill(0);
     let Some((sum, _)) = l4_sum(frame, layers) else { return false };
@@ -67,12 +84,27 @@ pub fn recompute(frame: &mut [u8], layers: &Layers) -> bool {
 
 /// The sum over pseudo header and L4 bytes as they are, and where the checksum lies in the frame.
 fn l4_sum(frame: &[u8], layers: &Layers) -> Option<(Sum, usize)> {
+    let covered = covered(frame, layers)?;
+    Some((covered.pseudo.bytes(covered.bytes), covered.checksum_at))
+}
+
+/// What an L4 checksum covers.
+struct Covered<'a> {
+    /// The pseudo header; nothing where the protocol has none.
+    pseudo: Sum,
+    /// The L4 header and what is behind it.
+    bytes: &'a [u8],
+    /// Where the checksum lies in the frame.
+    checksum_at: usize,
+}
+
+fn covered<'a>(frame: &'a [u8], layers: &Layers) -> Option<Covered<'a>> {
     if layers.is_fragment() || layers.has_stops_left() {
         return None;
     }
     let (at, protocol) = layers.l4_offset().zip(layers.protocol())?;
     let l4 = frame.get(at..layers.end())?;
-    let (checksum_at, covered) = match protocol {
+    let (checksum_at, bytes) = match protocol {
         protocol::TCP => (TcpHeader::CHECKSUM_AT, l4),
         protocol::UDP => {
             let length = UdpHeader::view(l4, 0, false).ok()?.length.get();
@@ -80,7 +112,7 @@ fn l4_sum(frame: &[u8], layers: &Layers) -> Option<(Sum, usize)> {
         }
         _ => (IcmpHeader::CHECKSUM_AT, l4),
     };
-    let length = covered.len() as u16;
+    let length = bytes.len() as u16;
     let pseudo = match layers.l3() {
         L3::Ipv4 if protocol == protocol::ICMP => Sum::new(),
         L3::Ipv4 => {
@@ -92,7 +124,7 @@ fn l4_sum(frame: &[u8], layers: &Layers) -> Option<(Sum, usize)> {
             Sum::pseudo_ipv6(header.source, header.destination, protocol, u32::from(length))
         }
     };
-    Some((pseudo.bytes(covered), at + checksum_at))
+    Some(Covered { pseudo, bytes, checksum_at: at + checksum_at })
 }
 
 #[cfg(test)]
@@ -126,6 +158,31 @@ mod tests {
                 assert!(recompute(&mut frame, &layers));
                 assert_eq!(frame[..original.len()], original);
             }
+        }
+    }
+
+    #[test]
+    fn partial_checksums_are_completed_and_others_left() {
+        // Goal: what hardware was to compute is computed, nothing else touched. Method: put the pseudo header's sum, by
+        // the definition, into right frames, or something else.
+        let addresses = [10_u8, 0, 0, 1, 10, 0, 0, 2];
+        let frames: [(u16, usize, Vec<u8>); 2] = [
+            (6, 50, FrameBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1, 2, 2, b"odd")),
+            (17, 40, FrameBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2, b"odd")),
+        ];
+        for (protocol, at, right) in frames {
+            let layers = Layers::parse(&right).expect("the frame is well-formed");
+            let words = addresses.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+            let sum = words.sum::<u32>() + u32::from(protocol) + (right.len() - 34) as u32;
+            let mut frame = right.clone();
+            frame[at..at + 2].copy_from_slice(&(sum as u16).to_be_bytes());
+            assert!(complete_partial(&mut frame, &layers));
+            assert_eq!(frame, right);
+            assert!(!complete_partial(&mut frame, &layers));
+            frame[at] ^= 1;
+            let damaged = frame.clone();
+            assert!(!complete_partial(&mut frame, &layers));
+            assert_eq!(frame, damaged);
         }
     }
 
