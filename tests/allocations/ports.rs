@@ -85,7 +85,7 @@ fn packets_cost_no_allocation_in_af_xdp() {
     let Some(namespace) = Namespace::new().map(Namespace::without_ipv6) else { return };
     join((&namespace, "left"), (&namespace, "right"));
     let (mut left, mut right) = namespace.run(|| (open("af_xdp:left"), open("af_xdp:right")));
-    let (arrived, counted) = measure(&mut left, &mut right, || ());
+    let (arrived, counted) = measure(&mut left, &mut right, |_| ());
     assert!(arrived > ROUNDS * 60, "only {arrived} packets arrived: {:?}", right.stats());
     assert_eq!(counted, 0);
 }
