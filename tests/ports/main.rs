@@ -2,6 +2,7 @@
 
 mod af_packet;
 mod af_xdp;
+mod chain;
 mod netns;
 mod tap;
 mod traffic;

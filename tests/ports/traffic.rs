@@ -153,7 +153,7 @@ fn look(frame: &[u8]) {
 }
 
 /// Bytes that differ everywhere.
-fn content(length: usize) -> Vec<u8> {
+pub(crate) fn content(length: usize) -> Vec<u8> {
     let next = |state: &mut u64| {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         Some((*state >> 33) as u8)
