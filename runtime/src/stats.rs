@@ -7,9 +7,15 @@ pub struct Reasons(Vec<(&'static str, u64)>);
 impl Reasons {
     /// Adds one under `reason`.
     pub fn count(&mut self, reason: &'static str) {
+        self.count_many(reason, 1);
+    }
+
+    /// Adds `many` under `reason`; nothing where that is none.
+    pub fn count_many(&mut self, reason: &'static str, many: u64) {
         match self.0.iter_mut().find(|(name, _)| *name == reason) {
-            Some((_, count)) => *count += 1,
-            None => self.0.push((reason, 1)),
+            Some((_, count)) => *count += many,
+            None if many == 0 => {}
+            None => self.0.push((reason, many)),
         }
     }
 
@@ -28,10 +34,7 @@ impl Reasons {
     /// Adds another's counts.
     pub fn add(&mut self, other: &Reasons) {
         for &(reason, count) in &other.0 {
-            match self.0.iter_mut().find(|(name, _)| *name == reason) {
-                Some((_, mine)) => *mine += count,
-                None => self.0.push((reason, count)),
-            }
+            self.count_many(reason, count);
         }
     }
 }

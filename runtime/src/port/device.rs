@@ -147,7 +147,13 @@ impl PortSpec {
     /// # Errors
     /// An unknown kind, and what the kind itself finds wrong: a missing right, interface, driver …
     pub fn open(&self) -> Result<Device, PortError> {
-        Err(self.error("there is no such kind of port", "name one as kind:interface"))
+        match self.kind.as_str() {
+            #[cfg(feature = "dpdk")]
+            "dpdk" => super::dpdk::open(self),
+            #[cfg(not(feature = "dpdk"))]
+            "dpdk" => Err(self.error("built without DPDK", "build with --features dpdk")),
+            _ => Err(self.error("there is no such kind of port", "name one as kind:interface")),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Where packets come from and go to, all behind one trait.
 
 mod device;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 pub mod fault;
 pub mod memory;
 pub mod pcap;

@@ -1,0 +1,145 @@
+//! Ports of DPDK, named `dpdk:` and what its option `--vdev` takes: `dpdk:net_af_packet0,iface=veth0`, `dpdk:net_null0`,
+//! `dpdk:net_ring0`, `dpdk:net_pcap0,rx_pcap=in.pcap,tx_pcap=out.pcap`.
+//!
+//! DPDK is started with the first port, and stays. Ports are plugged in one by one, each with one queue each way
+//! and buffers of its own. Memory comes from huge pages where 64 MiB of them are free, else from 256 MiB of plain
+//! memory. Network cards on the PCI bus are not looked for: DPDK would take them from the kernel.
+//!
+//! Frames are copied between DPDK's buffers and those of packets. A packet's buffer then belongs to the
+//! [pool](crate::packet::Pool) alone, can grow, and may wait for its commit as long as it has to, without a driver
+//! running out of buffers.
+//!
+//! Offloads are off: a driver puts VLAN tags that the kernel took off back into the frame. One thing stays: frames
+//! that a process on the same machine sends over a veth have no transport checksum yet, and the driver
+//! `net_af_packet` does not say so. `ethtool -K veth0 tx off` on the sender's side makes the kernel compute it.
+
+mod eal;
+mod ethdev;
+
+use std::ffi::CString;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{Device, DevicePort, Port, PortContext, PortError, PortSpec, PortStats};
+use crate::clock::Nanos;
+use crate::limits::MAX_FRAME;
+use crate::packet::Packet;
+use ethdev::{BURST, Ethdev, Sent};
+
+/// Addresses and type: what every Ethernet frame begins with (IEEE 802.3, 3.1.1).
+const SHORTEST: usize = 14;
+
+/// What went wrong with a device, and the way out.
+#[derive(Clone, Debug)]
+struct Trouble {
+    problem: String,
+    way_out: &'static str,
+}
+
+impl Trouble {
+    fn new(problem: impl Into<String>, way_out: &'static str) -> Self {
+        Trouble { problem: problem.into(), way_out }
+    }
+}
+
+/// Opens a port of DPDK.
+///
+/// # Errors
+/// DPDK does not start, has no memory or no such driver, or the driver refuses its options.
+pub(super) fn open(spec: &PortSpec) -> Result<Device, PortError> {
+    if spec.name.is_empty() {
+        return Err(spec.error("it names no device", "name one, as in dpdk:net_null0"));
+    }
+    let options: Vec<String> = spec.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let c_string =
+        |text: String| CString::new(text).map_err(|_| spec.error("its name has a zero byte", "leave it out"));
+    let (device, options) = (c_string(spec.name.clone())?, c_string(options.join(","))?);
+    let ethdev =
+        Ethdev::open(device, &options).map_err(|trouble| spec.error(trouble.problem, trouble.way_out))?;
+    Ok(Box::new(Dpdk { name: format!("{}:{}", spec.kind, spec.name), ethdev, stats: PortStats::default() }))
+}
+
+/// A port of DPDK.
+#[derive(Debug)]
+struct Dpdk {
+    name: String,
+    ethdev: Ethdev,
+    stats: PortStats,
+}
+
+impl Port for Dpdk {
+    type Error = PortError;
+
+    fn rx_burst(
+        &mut self,
+        most: usize,
+        context: &mut PortContext<'_>,
+        burst: &mut Vec<Packet>,
+    ) -> Result<usize, PortError> {
+        let before = burst.len();
+        let mut left = most;
+        while left > 0 {
+            let asked = left.min(BURST);
+            let mut time = None;
+            let stats = &mut self.stats;
+            let count = self.ethdev.receive(asked, |mut pieces| {
+                let mut packet = context.pool.take();
+                packet.fill_frame(|frame| pieces.by_ref().for_each(|piece| frame.put(piece)));
+                packet.meta.time = *time.get_or_insert_with(now);
+                if (SHORTEST..=MAX_FRAME).contains(&packet.frame().len()) {
+                    burst.push(packet);
+                } else {
+                    stats.receive_drops.count("frame_length");
+                    context.pool.give(packet);
+                }
+            });
+            left -= count;
+            if count < asked {
+                break;
+            }
+        }
+        self.stats.received += (burst.len() - before) as u64;
+        Ok(burst.len() - before)
+    }
+
+    fn tx_burst(&mut self, context: &mut PortContext<'_>, burst: &mut Vec<Packet>) -> Result<(), PortError> {
+        let lengths = SHORTEST..=self.ethdev.longest();
+        for packets in burst.chunks(BURST) {
+            let frames = packets.iter().map(Packet::frame).filter(|frame| lengths.contains(&frame.len()));
+            let Sent { given, filled, taken } = self.ethdev.send(frames);
+            self.stats.sent += taken as u64;
+            let drops = &mut self.stats.send_drops;
+            drops.count_many("frame_length", (packets.len() - given) as u64);
+            drops.count_many("no_buffer", (given - filled) as u64);
+            drops.count_many("device_full", (filled - taken) as u64);
+        }
+        for packet in burst.drain(..) {
+            context.pool.give(packet);
+        }
+        Ok(())
+    }
+}
+
+impl DevicePort for Dpdk {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the driver took and could not send after all is counted as `device_error`.
+    fn stats(&self) -> PortStats {
+        let mut stats = self.stats.clone();
+        let driver = self.ethdev.counts();
+        let lost = stats.sent.saturating_sub(driver.opackets);
+        stats.sent -= lost;
+        stats.send_drops.count_many("device_error", lost);
+        stats.receive_drops.count_many("device_full", driver.imissed);
+        stats.receive_drops.count_many("device_error", driver.ierrors);
+        stats.receive_drops.count_many("no_buffer", driver.rx_nombuf);
+        stats
+    }
+}
+
+/// Nanoseconds since the Unix epoch.
+fn now() -> Nanos {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Nanos::try_from(since.as_nanos()).unwrap_or(Nanos::MAX)
+}
