@@ -92,7 +92,7 @@ impl Packet {
     }
 
     fn reset(&mut self) {
-        self.bytes.clear();
+        // What an earlier frame left in the headroom stays there: `push_front` overwrites it with zeros.
         self.bytes.resize(HEADROOM, 0);
         self.start = HEADROOM;
         self.end = HEADROOM;
@@ -187,6 +187,15 @@ impl Pool {
         packet
     }
 
+    /// Appends `count` packets without frame and unit to `burst`. They are written where they stay: quicker than
+    /// [`Pool::take`] for many.
+    pub fn take_many(&mut self, count: usize, burst: &mut Vec<Packet>) {
+        let first = burst.len();
+        burst.extend(self.free.drain(self.free.len().saturating_sub(count)..));
+        burst.resize_with(first + count, Packet::roomy);
+        burst[first..].iter_mut().for_each(Packet::reset);
+    }
+
     /// A copy of `packet`, bytes and meta.
     pub fn copy(&mut self, packet: &Packet) -> Packet {
         let mut copy = self.take();
@@ -201,6 +210,12 @@ impl Pool {
         if packet.bytes.capacity() <= LARGEST_BUFFER {
             self.free.push(packet);
         }
+    }
+
+    /// Takes all packets of `burst` back, as [`Pool::give`] does.
+    pub fn give_all(&mut self, burst: &mut Vec<Packet>) {
+        burst.retain(|packet| packet.bytes.capacity() <= LARGEST_BUFFER);
+        self.free.append(burst);
     }
 }
 
@@ -232,8 +247,17 @@ mod tests {
         p.set_frame(b"old");
         p.set_unit(b"old");
         p.meta.time = 7;
-        pool.give(p);
-        let p = pool.take();
+        assert!(p.push_front(3));
+        p.frame_mut().fill(0xff);
+        pool.give_all(&mut vec![p]);
+        let mut burst = Vec::new();
+        pool.take_many(2, &mut burst);
+        let p = &mut burst[0];
         assert_eq!((p.frame(), p.unit(), p.meta), (&b""[..], &b""[..], Meta::default()));
+        assert!(p.push_front(4));
+        assert_eq!(p.frame(), [0; 4]);
+        pool.give_all(&mut burst);
+        assert!(burst.is_empty());
+        assert_eq!((pool.take().frame(), pool.free.len()), (&b""[..], 1));
     }
 }

@@ -80,14 +80,10 @@ impl Ethdev {
         if self.chains { MAX_FRAME } else { usize::from(FRAME_BYTES) }
     }
 
-    /// Takes a burst of up to `most` frames, hands each to `take`, and returns how many there were.
-    pub(super) fn receive(&mut self, most: usize, mut take: impl FnMut(Pieces<'_>)) -> usize {
+    /// Takes a burst of up to `most` frames.
+    pub(super) fn receive(&mut self, most: usize) -> Received<'_> {
         let count = self.receive_mbufs(most);
-        for (mbuf, piece) in self.mbufs.iter().zip(&self.pieces).take(count) {
-            take(Pieces { next: Some(*piece), mbuf: *mbuf, frame: PhantomData });
-        }
-        self.free(0, count);
-        count
+        Received { ethdev: self, count }
     }
 
     fn receive_mbufs(&mut self, most: usize) -> usize {
@@ -182,6 +178,31 @@ impl Drop for Plugged {
     }
 }
 
+/// A burst of frames in the buffers that they arrived in, which go back to their pool at the end.
+#[derive(Debug)]
+pub(super) struct Received<'a> {
+    ethdev: &'a mut Ethdev,
+    count: usize,
+}
+
+impl Received<'_> {
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The frames, in order.
+    pub(super) fn frames(&self) -> impl Iterator<Item = Pieces<'_>> {
+        let buffers = self.ethdev.mbufs.iter().zip(&self.ethdev.pieces).take(self.count);
+        buffers.map(|(mbuf, piece)| Pieces { next: Some(*piece), mbuf: *mbuf, frame: PhantomData })
+    }
+}
+
+impl Drop for Received<'_> {
+    fn drop(&mut self) {
+        self.ethdev.free(0, self.count);
+    }
+}
+
 /// The bytes of a frame, piece by piece.
 #[derive(Debug)]
 pub(super) struct Pieces<'a> {
@@ -199,7 +220,7 @@ impl<'a> Iterator for Pieces<'a> {
         let piece = self.next.take()?;
         if piece.more > 0 {
             let mut behind = piece;
-            // SAFETY: the buffer has not been given back: that takes the `Ethdev`, which is borrowed.
+            // SAFETY: the buffer has not been given back: that is done when `Received` ends, which is borrowed.
             let mbuf = unsafe { sys::pannier_next(self.mbuf, &raw mut behind) };
             if !mbuf.is_null() {
                 behind.more = piece.more - 1;

@@ -79,19 +79,7 @@ impl Port for Dpdk {
         let mut left = most;
         while left > 0 {
             let asked = left.min(BURST);
-            let mut time = None;
-            let stats = &mut self.stats;
-            let count = self.ethdev.receive(asked, |mut pieces| {
-                let mut packet = context.pool.take();
-                packet.fill_frame(|frame| pieces.by_ref().for_each(|piece| frame.put(piece)));
-                packet.meta.time = *time.get_or_insert_with(now);
-                if (SHORTEST..=MAX_FRAME).contains(&packet.frame().len()) {
-                    burst.push(packet);
-                } else {
-                    stats.receive_drops.count("frame_length");
-                    context.pool.give(packet);
-                }
-            });
+            let count = self.receive(asked, context, burst);
             left -= count;
             if count < asked {
                 break;
@@ -112,10 +100,31 @@ impl Port for Dpdk {
             drops.count_many("no_buffer", (given - filled) as u64);
             drops.count_many("device_full", (filled - taken) as u64);
         }
-        for packet in burst.drain(..) {
+        context.pool.give_all(burst);
+        Ok(())
+    }
+}
+
+impl Dpdk {
+    /// Takes one burst of the driver's, and returns how many frames it had.
+    fn receive(&mut self, most: usize, context: &mut PortContext<'_>, burst: &mut Vec<Packet>) -> usize {
+        let received = self.ethdev.receive(most);
+        let count = received.len();
+        if count == 0 {
+            return 0;
+        }
+        let (first, time) = (burst.len(), now());
+        context.pool.take_many(count, burst);
+        for (packet, pieces) in burst[first..].iter_mut().zip(received.frames()) {
+            packet.fill_frame(|frame| pieces.for_each(|piece| frame.put(piece)));
+            packet.meta.time = time;
+        }
+        let refused = |packet: &mut Packet| !(SHORTEST..=MAX_FRAME).contains(&packet.frame().len());
+        for packet in burst.extract_if(first.., refused) {
+            self.stats.receive_drops.count("frame_length");
             context.pool.give(packet);
         }
-        Ok(())
+        count
     }
 }
 
