@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
+use super::af_packet::AfPacket;
+use super::tap::Tap;
 use super::{Port, PortContext};
 use crate::packet::Packet;
 use crate::stats::Reasons;
@@ -21,6 +23,7 @@ pub trait DevicePort: Port<Error = PortError> + Send {
     fn stats(&self) -> PortStats;
 
     /// Becomes readable when packets arrive, for those who sleep until then; `None` where the port must be polled.
+    /// Sleep only after a burst that gave nothing: what has arrived already wakes nobody.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -74,6 +77,9 @@ pub struct PortError {
     pub way_out: String,
 }
 
+/// The kinds of ports that can be opened.
+const KINDS: &[&str] = &["af_packet", "dpdk", "tap"];
+
 /// How a port is named: `kind:name,option=value,…`, as in `af_packet:veth0,frames=4096`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
@@ -113,6 +119,11 @@ impl PortSpec {
         Ok(spec)
     }
 
+    /// The port as it was named.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// An error about this port.
     pub fn error(&self, problem: impl Into<String>, way_out: impl Into<String>) -> PortError {
         PortError { port: self.text.clone(), problem: problem.into(), way_out: way_out.into() }
@@ -148,11 +159,16 @@ impl PortSpec {
     /// An unknown kind, and what the kind itself finds wrong: a missing right, interface, driver …
     pub fn open(&self) -> Result<Device, PortError> {
         match self.kind.as_str() {
+            "af_packet" => Ok(Box::new(AfPacket::open(self)?)),
             #[cfg(feature = "dpdk")]
             "dpdk" => super::dpdk::open(self),
             #[cfg(not(feature = "dpdk"))]
             "dpdk" => Err(self.error("built without DPDK", "build with --features dpdk")),
-            _ => Err(self.error("there is no such kind of port", "name one as kind:interface")),
+            "tap" => Ok(Box::new(Tap::open(self)?)),
+            kind => Err(self.error(
+                format!("there is no kind of port `{kind}`"),
+                format!("name one as kind:interface, with one of the kinds {}", KINDS.join(", ")),
+            )),
         }
     }
 }
@@ -176,6 +192,19 @@ mod tests {
         for wrong in ["tap:t,x", "tap:t,x=1,x=2", "nothing:x"] {
             assert!(PortSpec::parse(wrong).and_then(|spec| spec.open()).is_err(), "{wrong}");
         }
+        for kind in KINDS.iter().filter(|kind| **kind != "dpdk") {
+            let error =
+                PortSpec::parse(kind).and_then(|spec| spec.open()).expect_err("no interface is named");
+            assert_eq!(error.problem, "no interface is named");
+        }
         assert!(PortSpec::parse("tap:t,x=y").expect("well formed").number("x", 0).is_err());
+    }
+
+    #[cfg(not(feature = "dpdk"))]
+    #[test]
+    fn a_build_without_dpdk_says_how_to_get_it() {
+        // Goal: nobody looks for a mistake in a name that is right. Method: the error of a port of DPDK.
+        let error = PortSpec::parse("dpdk:net_null0").and_then(|spec| spec.open()).expect_err("not built in");
+        assert_eq!(error.to_string(), "dpdk:net_null0: built without DPDK: build with --features dpdk");
     }
 }

@@ -1,11 +1,16 @@
 //! Where packets come from and go to, all behind one trait.
 
+mod af_packet;
 mod device;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 pub mod fault;
+mod interface;
 pub mod memory;
+mod offload;
 pub mod pcap;
+mod sys;
+mod tap;
 
 pub use device::{Device, DevicePort, PortError, PortSpec, PortStats};
 pub use fault::{Fault, FaultCounts, Faults};

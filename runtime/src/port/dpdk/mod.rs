@@ -9,6 +9,9 @@
 //! [pool](crate::packet::Pool) alone, can grow, and may wait for its commit as long as it has to, without a driver
 //! running out of buffers.
 //!
+//! A frame of more than 2,048 bytes is a chain of buffers. It arrives whole, but is sent only by drivers that say they
+//! can: `net_ring` does, `net_pcap` does not.
+//!
 //! Offloads are off: a driver puts VLAN tags that the kernel took off back into the frame. One thing stays: frames
 //! that a process on the same machine sends over a veth have no transport checksum yet, and the driver
 //! `net_af_packet` does not say so. `ethtool -K veth0 tx off` on the sender's side makes the kernel compute it.
@@ -47,7 +50,7 @@ impl Trouble {
 /// DPDK does not start, has no memory or no such driver, or the driver refuses its options.
 pub(super) fn open(spec: &PortSpec) -> Result<Device, PortError> {
     if spec.name.is_empty() {
-        return Err(spec.error("it names no device", "name one, as in dpdk:net_null0"));
+        return Err(spec.error("no device is named", "name one, as in dpdk:net_null0"));
     }
     let options: Vec<String> = spec.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let c_string =
@@ -55,7 +58,7 @@ pub(super) fn open(spec: &PortSpec) -> Result<Device, PortError> {
     let (device, options) = (c_string(spec.name.clone())?, c_string(options.join(","))?);
     let ethdev =
         Ethdev::open(device, &options).map_err(|trouble| spec.error(trouble.problem, trouble.way_out))?;
-    Ok(Box::new(Dpdk { name: format!("{}:{}", spec.kind, spec.name), ethdev, stats: PortStats::default() }))
+    Ok(Box::new(Dpdk { name: spec.text().to_owned(), ethdev, stats: PortStats::default() }))
 }
 
 /// A port of DPDK.
@@ -90,15 +93,17 @@ impl Port for Dpdk {
     }
 
     fn tx_burst(&mut self, context: &mut PortContext<'_>, burst: &mut Vec<Packet>) -> Result<(), PortError> {
-        let lengths = SHORTEST..=self.ethdev.longest();
+        let longest = self.ethdev.longest();
         for packets in burst.chunks(BURST) {
-            let frames = packets.iter().map(Packet::frame).filter(|frame| lengths.contains(&frame.len()));
-            let Sent { given, filled, taken } = self.ethdev.send(frames);
+            let good = packets.iter().filter(|packet| refusal(packet, longest).is_none());
+            let Sent { given, filled, taken } = self.ethdev.send(good.map(Packet::frame));
             self.stats.sent += taken as u64;
             let drops = &mut self.stats.send_drops;
-            drops.count_many("frame_length", (packets.len() - given) as u64);
-            drops.count_many("no_buffer", (given - filled) as u64);
-            drops.count_many("device_full", (filled - taken) as u64);
+            drops.count_many("no buffer", (given - filled) as u64);
+            drops.count_many("no room in the ring", (filled - taken) as u64);
+            if given < packets.len() {
+                packets.iter().filter_map(|packet| refusal(packet, longest)).for_each(|why| drops.count(why));
+            }
         }
         context.pool.give_all(burst);
         Ok(())
@@ -119,9 +124,8 @@ impl Dpdk {
             packet.fill_frame(|frame| pieces.for_each(|piece| frame.put(piece)));
             packet.meta.time = time;
         }
-        let refused = |packet: &mut Packet| !(SHORTEST..=MAX_FRAME).contains(&packet.frame().len());
-        for packet in burst.extract_if(first.., refused) {
-            self.stats.receive_drops.count("frame_length");
+        for packet in burst.extract_if(first.., |packet| refusal(packet, MAX_FRAME).is_some()) {
+            self.stats.receive_drops.count(refusal(&packet, MAX_FRAME).unwrap_or_default());
             context.pool.give(packet);
         }
         count
@@ -133,17 +137,26 @@ impl DevicePort for Dpdk {
         &self.name
     }
 
-    /// What the driver took and could not send after all is counted as `device_error`.
+    /// What the driver took and could not send after all is counted as `refused by the device`.
     fn stats(&self) -> PortStats {
         let mut stats = self.stats.clone();
         let driver = self.ethdev.counts();
         let lost = stats.sent.saturating_sub(driver.opackets);
         stats.sent -= lost;
-        stats.send_drops.count_many("device_error", lost);
-        stats.receive_drops.count_many("device_full", driver.imissed);
-        stats.receive_drops.count_many("device_error", driver.ierrors);
-        stats.receive_drops.count_many("no_buffer", driver.rx_nombuf);
+        stats.send_drops.count_many("refused by the device", lost);
+        stats.receive_drops.count_many("no room in the ring", driver.imissed);
+        stats.receive_drops.count_many("damaged", driver.ierrors);
+        stats.receive_drops.count_many("no buffer", driver.rx_nombuf);
         stats
+    }
+}
+
+/// Why a frame is not passed on.
+fn refusal(packet: &Packet, longest: usize) -> Option<&'static str> {
+    match packet.frame().len() {
+        ..SHORTEST => Some("no Ethernet frame"),
+        length if length > longest => Some("longer than the port takes"),
+        _ => None,
     }
 }
 

@@ -1,0 +1,184 @@
+//! The port on an existing interface.
+
+use std::time::SystemTime;
+
+use pannier_runtime::port::Device;
+use pannier_runtime::wire::ethernet::ethertype;
+
+use crate::netns::{Line, Namespace, join, without_rights};
+use crate::traffic::{frames, open, pass, ping, receive, send, tcp, try_open, udp, while_forwarding};
+
+/// Two namespaces, a veth pair between them, and a port at each end.
+fn pair() -> Option<(Namespace, Namespace, Device, Device)> {
+    let (one, other) = (Namespace::new()?.without_ipv6(), Namespace::new()?.without_ipv6());
+    join((&one, "a"), (&other, "b"));
+    let (a, b) = (one.run(|| open("af_packet:a")), other.run(|| open("af_packet:b,frames=64")));
+    Some((one, other, a, b))
+}
+
+fn since_epoch() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64)
+}
+
+#[test]
+fn frames_pass_both_ways_unchanged() {
+    // Goal: bytes, order and time are right. Method: all lengths from end to end of a veth, both ways, and more than
+    // the smaller ring has slots; the counters of both ends.
+    let Some((_one, _other, mut a, mut b)) = pair() else { return };
+    let (frames, start) = (frames(&[]), since_epoch());
+    for _ in 0..5 {
+        pass(&mut a, &mut b, &frames);
+        pass(&mut b, &mut a, &frames);
+    }
+    send(&mut a, &frames[..1]);
+    let last = receive(&mut b, 1, |_| true);
+    assert!(last[0].meta.time >= start && last[0].meta.time <= since_epoch());
+    let count = 5 * frames.len() as u64;
+    assert_eq!((a.stats().sent, a.stats().received), (count + 1, count));
+    assert_eq!((b.stats().sent, b.stats().received), (count, count + 1));
+    for port in [a, b] {
+        let stats = port.stats();
+        assert_eq!((stats.send_drops.total(), stats.receive_drops.total()), (0, 0), "{stats:?}");
+    }
+}
+
+#[test]
+fn tags_are_kept() {
+    // Goal: a tag that the kernel takes out is back in the frame. Method: one tag and two, of both kinds, with
+    // priorities, at all lengths, both ways.
+    let Some((_one, _other, mut a, mut b)) = pair() else { return };
+    let (customer, service) = ((ethertype::VLAN, 0x6005), (ethertype::SERVICE_VLAN, 0xF123));
+    for tags in [&[customer][..], &[service], &[service, customer], &[(ethertype::VLAN, 0), customer]] {
+        pass(&mut a, &mut b, &frames(tags));
+        pass(&mut b, &mut a, &frames(tags));
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_is_counted() {
+    // Goal: a frame that is refused takes no other one with it. Method: frames that are too long or too short between
+    // good ones; then more than the ring has room for.
+    let Some((_one, _other, mut a, mut b)) = pair() else { return };
+    let good = frames(&[]);
+    let (mut long, short) = (good[30].clone(), vec![1; 13]);
+    long.push(0);
+    send(&mut a, &[long.clone(), good[0].clone(), short.clone(), long, short, good[1].clone()]);
+    let arrived = receive(&mut b, 2, |_| true);
+    assert_eq!((arrived[0].frame(), arrived[1].frame()), (&good[0][..], &good[1][..]));
+    let stats = a.stats();
+    assert_eq!(
+        (stats.sent, stats.send_drops.sorted()),
+        (2, vec![("longer than the MTU", 2), ("no Ethernet frame", 2)])
+    );
+    (0..10).for_each(|_| send(&mut a, &good));
+    let (sent, arrived) = (10 * good.len(), receive(&mut b, 64, |_| true).len());
+    assert_eq!(arrived, 64);
+    assert_eq!(b.stats().receive_drops.sorted(), [("no room in the ring", (sent - arrived) as u64)]);
+    assert_eq!(b.stats(), b.stats());
+}
+
+#[test]
+fn an_interface_that_goes_down_comes_back() {
+    // Goal: down is no error, and up again is as before. Method: take the interface down, send and receive, bring it up.
+    let Some((one, _other, mut a, mut b)) = pair() else { return };
+    let frames = frames(&[]);
+    for round in 1..=2 {
+        one.ip("link set a down");
+        send(&mut a, &frames[..4]);
+        assert_eq!(a.stats().send_drops.sorted(), [("the interface is down", 4 * round)]);
+        for _ in 0..200 {
+            assert!(drained(&mut a));
+        }
+        one.ip("link set a up");
+        pass(&mut a, &mut b, &frames);
+        pass(&mut b, &mut a, &frames);
+    }
+}
+
+/// Whether nothing arrives and nothing is wrong.
+fn drained(port: &mut Device) -> bool {
+    let mut pool = pannier_runtime::packet::Pool::default();
+    let mut context = pannier_runtime::port::PortContext { now: 0, pool: &mut pool };
+    pannier_runtime::port::Port::rx_burst(port, 64, &mut context, &mut Vec::new()) == Ok(0)
+}
+
+#[test]
+fn a_deleted_interface_is_told() {
+    // Goal: nobody waits for ever for what is gone. Method: delete the interface, receive and send.
+    let Some((one, _other, mut a, _b)) = pair() else { return };
+    one.ip("link del a");
+    assert!((0..1_000).any(|_| !drained(&mut a)), "the port says so after a while");
+    let mut pool = pannier_runtime::packet::Pool::default();
+    let mut context = pannier_runtime::port::PortContext { now: 0, pool: &mut pool };
+    let error = pannier_runtime::port::Port::rx_burst(&mut a, 64, &mut context, &mut Vec::new());
+    assert_eq!(
+        error.expect_err("it is gone").to_string(),
+        "af_packet:a: the interface was deleted: make it again and open the port anew"
+    );
+    send(&mut a, &frames(&[])[..3]);
+    assert_eq!(a.stats().send_drops.sorted(), [("the interface was deleted", 3)]);
+}
+
+#[test]
+fn the_kernels_traffic_passes_with_all_offloads_on() {
+    // Goal: partial checksums and super-frames leave the port as whole frames. Method: kernel TCP, UDP and ping between
+    // two namespaces through two ports that forward; the content arrives, and there were super-frames.
+    let Some(line) = Line::new() else { return };
+    let mut inside = line.chain.run(|| open("af_packet:inside"));
+    let mut outside = line.chain.run(|| open("af_packet:outside"));
+    while_forwarding(&mut inside, &mut outside, || {
+        for address in Line::SERVER {
+            ping(&line.client, address);
+            tcp(&line.client, &line.server, address);
+            udp(&line.client, &line.server, address, 1_200);
+        }
+    });
+    let (frames, pieces) = (line.chain.frames_received("inside"), inside.stats().received);
+    assert!(pieces > 2 * frames, "{pieces} packets of {frames} frames: there were no super-frames");
+    let drops = inside.stats().send_drops.total() + outside.stats().send_drops.total();
+    assert_eq!(drops, 0, "{:?} {:?}", inside.stats(), outside.stats());
+}
+
+#[test]
+fn tagged_traffic_of_the_kernel_passes() {
+    // Goal: super-frames keep their tag in each piece. Method: kernel TCP over VLAN interfaces on both ends.
+    let Some(line) = Line::new() else { return };
+    for (namespace, address) in [(&line.client, "10.78.0.1/24"), (&line.server, "10.78.0.2/24")] {
+        namespace.ip("link add link wire name wire.5 type vlan id 5");
+        namespace.ip(&format!("address add {address} dev wire.5"));
+        namespace.ip("link set wire.5 up");
+    }
+    let mut inside = line.chain.run(|| open("af_packet:inside"));
+    let mut outside = line.chain.run(|| open("af_packet:outside"));
+    while_forwarding(&mut inside, &mut outside, || tcp(&line.client, &line.server, "10.78.0.2"));
+    assert!(inside.stats().received > 2 * line.chain.frames_received("inside"), "there were no super-frames");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_a_sentence() {
+    // Goal: a person knows what went wrong and the way out. Method: each mistake, and the sentence.
+    let Some(namespace) = Namespace::new() else { return };
+    namespace.ip("link add a type veth peer name b");
+    let said = |text: &str| namespace.run(|| try_open(text).expect_err("it is wrong").to_string());
+    assert_eq!(
+        said("af_packet:c"),
+        "af_packet:c: there is no interface `c`: `ip link` lists those that there are"
+    );
+    assert_eq!(
+        said("af_packet:sixteen.or.more.."),
+        "af_packet:sixteen.or.more..: the name of the interface has 17 bytes: 15 are the most that Linux allows"
+    );
+    assert_eq!(
+        said("af_packet:a,queue=1"),
+        "af_packet:a,queue=1: there is no option `queue`: there are frames"
+    );
+    assert_eq!(
+        said("af_packet:a,frames=100000000"),
+        "af_packet:a,frames=100000000: there is no memory for a ring of 100000000 frames: set frames= lower"
+    );
+    let powerless = namespace.run(|| without_rights(|| try_open("af_packet:a").expect_err("it is no root")));
+    assert_eq!(
+        powerless.to_string(),
+        "af_packet:a: the right CAP_NET_RAW is missing: run as root, or once `setcap cap_net_raw+ep` on the program"
+    );
+}

@@ -1,0 +1,184 @@
+//! What goes through ports: frames one by one, and the kernel's own traffic through a pair of ports that forwards.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pannier_runtime::Packet;
+use pannier_runtime::packet::Pool;
+use pannier_runtime::port::{Device, Port, PortContext, PortError, PortSpec};
+use pannier_runtime::wire::verify::{L4Checksum, l4_checksum};
+use pannier_runtime::wire::{FrameBuilder, Layers};
+
+use crate::netns::{Namespace, segment, sleep_on};
+
+/// Bytes that a transfer moves.
+const BYTES: usize = 10 << 20;
+/// No step of a test takes longer, or it has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The Ethertype of the tests' frames that are not IP (IEEE 802, local experiment).
+pub(crate) const EXPERIMENT: u16 = 0x88B5;
+
+/// Opens a port.
+pub(crate) fn open(text: &str) -> Device {
+    try_open(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Opens a port, or says why not.
+pub(crate) fn try_open(text: &str) -> Result<Device, PortError> {
+    PortSpec::parse(text)?.open()
+}
+
+/// Frames of all lengths that an MTU of 1,500 bytes allows, with `tags` in front of the MTU's part.
+pub(crate) fn frames(tags: &[(u16, u16)]) -> Vec<Vec<u8>> {
+    let builder =
+        tags.iter().fold(FrameBuilder::new(), |builder, &(kind, control)| builder.tag(kind, control));
+    let inner = 4 * tags.len().saturating_sub(1);
+    (0..=1_500 - inner)
+        .step_by(50)
+        .map(|length| {
+            let payload: Vec<u8> = (0..length).map(|i| (i ^ length) as u8).collect();
+            builder.clone().ethernet_payload(EXPERIMENT, &payload)
+        })
+        .collect()
+}
+
+/// Sends frames.
+pub(crate) fn send(port: &mut Device, frames: &[Vec<u8>]) {
+    let mut burst: Vec<Packet> = frames.iter().map(|frame| Packet::new(frame)).collect();
+    let mut pool = Pool::default();
+    port.tx_burst(&mut PortContext { now: 0, pool: &mut pool }, &mut burst).expect("the port works");
+    assert!(burst.is_empty(), "all of the burst is taken");
+}
+
+/// Receives until `count` packets have arrived that are wanted, or patience ends.
+pub(crate) fn receive(port: &mut Device, count: usize, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Packet> {
+    let (mut pool, mut burst, start) = (Pool::default(), Vec::new(), Instant::now());
+    while burst.len() < count && start.elapsed() < PATIENCE {
+        let got = port
+            .rx_burst(7, &mut PortContext { now: 0, pool: &mut pool }, &mut burst)
+            .expect("the port works");
+        assert!(got <= 7, "no more than asked for");
+        burst.retain(|packet| is_wanted(packet.frame()));
+        if got == 0 {
+            sleep_on(&[port], 10);
+        }
+    }
+    burst
+}
+
+/// Sends frames from one port and wants them to arrive at another, unchanged and in order.
+pub(crate) fn pass(from: &mut Device, to: &mut Device, frames: &[Vec<u8>]) {
+    send(from, frames);
+    let arrived = receive(to, frames.len(), |frame| frames.iter().any(|sent| sent == frame));
+    let arrived: Vec<&[u8]> = arrived.iter().map(Packet::frame).collect();
+    assert_eq!(arrived, frames);
+}
+
+/// Ends a forwarder when a test does, whichever way.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Forwards between two ports both ways while `work` is done. Wants each frame to have a right checksum and to keep
+/// to the MTU.
+pub(crate) fn while_forwarding(one: &mut Device, other: &mut Device, work: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut pool, mut burst) = (Pool::default(), Vec::new());
+            while !is_over.load(Ordering::Relaxed) {
+                let mut moved = 0;
+                for (from, to) in [(&mut *one, &mut *other), (&mut *other, &mut *one)].map(|(a, b)| (a, b)) {
+                    let mut context = PortContext { now: 0, pool: &mut pool };
+                    moved += from.rx_burst(64, &mut context, &mut burst).expect("the port works");
+                    burst.iter().for_each(|packet| look(packet.frame()));
+                    to.tx_burst(&mut context, &mut burst).expect("the port works");
+                }
+                if moved == 0 {
+                    sleep_on(&[one, other], 10);
+                }
+            }
+        });
+        let _stop = Stop(&is_over);
+        work();
+    });
+}
+
+/// Wants a forwarded frame to be complete.
+fn look(frame: &[u8]) {
+    let Ok(layers) = Layers::parse(frame) else { return };
+    assert_ne!(l4_checksum(frame, &layers), L4Checksum::Wrong, "a checksum was left open");
+    assert!(frame.len() <= 1_514, "a frame of {} bytes", frame.len());
+}
+
+/// Bytes that differ everywhere.
+fn content(length: usize) -> Vec<u8> {
+    let next = |state: &mut u64| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Some((*state >> 33) as u8)
+    };
+    std::iter::repeat_n((), length).scan(7_u64, |state, ()| next(state)).collect()
+}
+
+/// Moves content by the kernel's TCP from one namespace to another, and half of it back.
+pub(crate) fn tcp(from: &Namespace, to: &Namespace, address: &str) {
+    let at = SocketAddr::new(address.parse::<IpAddr>().expect("it is an address"), 7_000);
+    let sent = content(BYTES);
+    let listener = to.run(|| TcpListener::bind(at).expect("the address is there"));
+    thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let (mut stream, _) = listener.accept().expect("somebody connects");
+            stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+            let mut arrived = vec![0; BYTES];
+            stream.read_exact(&mut arrived).expect("all of it arrives");
+            stream.write_all(&arrived[..BYTES / 2]).expect("the client listens");
+            crc32c::crc32c(&arrived)
+        });
+        let back = from.run(|| {
+            let mut stream = TcpStream::connect_timeout(&at, PATIENCE).expect("the server is reached");
+            stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+            stream.write_all(&sent).expect("the server listens");
+            let mut back = vec![0; BYTES / 2];
+            stream.read_exact(&mut back).expect("all of it comes back");
+            crc32c::crc32c(&back)
+        });
+        assert_eq!(server.join().expect("the server ends"), crc32c::crc32c(&sent));
+        assert_eq!(back, crc32c::crc32c(&sent[..BYTES / 2]));
+    });
+}
+
+/// Sends datagrams of `size` bytes by the kernel's UDP, cut from longer ones as late as the kernel can.
+pub(crate) fn udp(from: &Namespace, to: &Namespace, address: &str, size: usize) {
+    let at = SocketAddr::new(address.parse::<IpAddr>().expect("it is an address"), 7_001);
+    let any: SocketAddr = if at.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
+    let server = to.run(|| UdpSocket::bind(at).expect("the address is there"));
+    server.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+    let client = from.run(|| UdpSocket::bind(any).expect("there is a free port"));
+    segment(&client, size as i32);
+    let sent = content(size * 20 + 7);
+    client.send_to(&sent, at).expect("it can be sent");
+    let mut room = vec![0; 2 * size];
+    for part in sent.chunks(size) {
+        let length = server.recv(&mut room).expect("it arrives");
+        assert!(room[..length] == *part, "each datagram is as it was cut");
+    }
+}
+
+/// Pings an address three times; said aloud where there is no `ping`.
+pub(crate) fn ping(from: &Namespace, address: &str) {
+    let ping = from.command("ping").args(["-c", "3", "-i", "0.02", "-W", "5", address]).output();
+    let ping = ping.expect("there is the program `ip`");
+    let (said, error) = (String::from_utf8_lossy(&ping.stdout), String::from_utf8_lossy(&ping.stderr));
+    if error.contains("exec of \"ping\" failed") {
+        eprintln!("SKIPPED: a ping, without the program (Debian: iputils-ping)");
+        return;
+    }
+    assert!(said.contains("3 received"), "{said}{error}");
+}
