@@ -4,4 +4,5 @@ mod af_packet;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod netns;
+mod tap;
 mod traffic;

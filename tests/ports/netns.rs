@@ -6,9 +6,11 @@
 //! ```
 #![allow(unsafe_code)] // a thread is moved to another namespace, and calls that std has no name for
 
+use std::ffi::CString;
 use std::fs::{self, File};
+use std::io::Write;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, id};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -36,7 +38,7 @@ impl Namespace {
         let namespace =
             Namespace { name: format!("pannier-{}-{}", id(), MADE.fetch_add(1, Ordering::Relaxed)) };
         ip(&format!("netns add {}", namespace.name));
-        namespace.ip("link set lo up");
+        namespace.ip("link set dev lo up");
         Some(namespace)
     }
 
@@ -79,9 +81,20 @@ impl Namespace {
 
     /// Frames that the kernel has received on an interface, super-frames counted once.
     pub(crate) fn frames_received(&self, interface: &str) -> u64 {
+        self.count(interface, 1)
+    }
+
+    /// Frames that the kernel has sent on an interface, super-frames counted once.
+    pub(crate) fn frames_sent(&self, interface: &str) -> u64 {
+        self.count(interface, 9)
+    }
+
+    /// A column of the kernel's table of interfaces (proc_net_dev(5)).
+    fn count(&self, interface: &str, column: usize) -> u64 {
         let table = self.run(|| fs::read_to_string("/proc/thread-self/net/dev").expect("there is a table"));
         let line = table.lines().find_map(|line| line.trim().strip_prefix(&format!("{interface}:")));
-        let field = line.and_then(|line| line.split_whitespace().nth(1)).expect("the interface is listed");
+        let field =
+            line.and_then(|line| line.split_whitespace().nth(column)).expect("the interface is listed");
         field.parse().expect("it is a number")
     }
 }
@@ -104,9 +117,9 @@ fn ip(words: &str) {
 
 /// Joins two namespaces with a veth pair, both ends up.
 pub(crate) fn join((one, a): (&Namespace, &str), (other, b): (&Namespace, &str)) {
-    ip(&format!("link add {a} netns {} type veth peer name {b} netns {}", one.name, other.name));
-    one.ip(&format!("link set {a} up"));
-    other.ip(&format!("link set {b} up"));
+    ip(&format!("link add name {a} netns {} type veth peer name {b} netns {}", one.name, other.name));
+    one.ip(&format!("link set dev {a} up"));
+    other.ip(&format!("link set dev {b} up"));
 }
 
 /// A client and a server with a chain between them, all offloads as the kernel has them:
@@ -174,9 +187,32 @@ pub(crate) fn without_rights<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 /// Lets the kernel cut what is sent into datagrams of `size` bytes, as late as it can.
 pub(crate) fn segment(socket: &UdpSocket, size: libc::c_int) {
-    let (fd, length) = (socket.as_raw_fd(), size_of::<libc::c_int>() as libc::socklen_t);
-    // SAFETY: the kernel reads `length` bytes, which are those of `size`.
+    set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, size);
+}
+
+/// Sends a frame on an interface of this thread's namespace, a virtio network header in front of it.
+pub(crate) fn send_with_header(interface: &str, header_and_frame: &[u8]) {
+    let name = CString::new(interface).expect("the name has no zero");
+    // SAFETY: the name ends with a zero, and is there until the call returns.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    // SAFETY: the call takes numbers only, and the kernel has just made the descriptor that it returns.
+    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)) };
+    set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1);
+    // SAFETY: zeros are a value of this plain structure.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    (address.sll_family, address.sll_ifindex) = (libc::AF_PACKET as u16, index.cast_signed());
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel reads `length` bytes, which are those of `address`.
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
+    File::from(socket).write_all(header_and_frame).expect("the interface takes the frame");
+}
+
+/// Sets an option of a socket.
+fn set(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel reads `length` bytes, which are those of `value`.
     let result =
-        unsafe { libc::setsockopt(fd, libc::SOL_UDP, libc::UDP_SEGMENT, (&raw const size).cast(), length) };
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), length) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }

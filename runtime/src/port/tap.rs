@@ -57,10 +57,9 @@ impl Tap {
                 Some(libc::EBUSY) => {
                     spec.error("the interface is in use", "end the program that uses it, or name another one")
                 }
-                Some(libc::EINVAL) => spec.error(
-                    "the name is another kind of interface's, or none",
-                    "name a TAP interface, or a new one",
-                ),
+                Some(libc::EINVAL) => {
+                    spec.error("no TAP interface can have this name", "name a TAP interface, or a new one")
+                }
                 _ => refused(error),
             }
         })?;
@@ -163,10 +162,10 @@ impl DevicePort for Tap {
     }
 }
 
-/// Whether a frame is longer than an MTU allows. One VLAN tag does not count, as in the kernel.
+/// Whether a frame is longer than an MTU allows. A tag of 802.1Q in front does not count, as in the
+/// kernel's packet sockets.
 fn is_longer(frame: &[u8], mtu: usize) -> bool {
-    let is_tagged =
-        EthernetHeader::view(frame).is_ok_and(|header| ethertype::is_vlan(header.ethertype.get()));
+    let is_tagged = EthernetHeader::view(frame).is_ok_and(|header| header.ethertype.get() == ethertype::VLAN);
     frame.len() > EthernetHeader::LENGTH + mtu + if is_tagged { VlanTag::LENGTH } else { 0 }
 }
 
@@ -191,6 +190,7 @@ mod tests {
             assert!(is_longer(&builder.clone().udp(1, 2, &payload(mtu + 1)), mtu));
             assert!(!is_longer(&builder.clone().vlan(5).udp(1, 2, &payload(mtu)), mtu));
             assert!(is_longer(&builder.clone().vlan(5).vlan(6).udp(1, 2, &payload(mtu)), mtu));
+            assert!(is_longer(&builder.clone().tag(0x88A8, 5).udp(1, 2, &payload(mtu)), mtu));
         }
         assert!(!is_longer(&[], 1_500));
     }
