@@ -214,6 +214,7 @@ fn what_is_wrong_is_said_in_one_sentence() {
         ("dpdk:net_null8,colour=red", "the driver refuses: its options: check its options"),
         ("dpdk:net_af_packet8,iface=nowhere", "No such device: check its options, that the interface"),
         ("dpdk:net_pcap8,rx_pcap=/nowhere", "No such file or directory: check"),
+        ("dpdk:net_null8,buffers=7", "buffers is 7: give a number from 1023"),
         ("dpdk:crypto_null0", "this device has no port: name a network device"),
     ] {
         let error = try_open(name).expect_err(name).to_string();

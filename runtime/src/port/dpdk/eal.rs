@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pannier_dpdk_sys as sys;
@@ -12,8 +12,9 @@ use super::Trouble;
 
 /// Free huge pages, in bytes, from which on the EAL takes its memory from them: about six ports.
 const HUGE_ENOUGH: u64 = 64 << 20;
-/// Memory for all ports where there are no huge pages, in mebibytes: about twenty ports. What is not used is not touched.
-const PLAIN_MEBIBYTES: u32 = 256;
+/// Memory for all ports where there are no huge pages, in mebibytes: about thirty ports, since each buffer then has a
+/// page of its own. What is not used is not touched.
+const PLAIN_MEBIBYTES: u32 = 512;
 
 /// The bus of devices that are drivers alone.
 const BUS: &CStr = c"vdev";
@@ -47,15 +48,13 @@ fn boot() -> Result<(), Trouble> {
     let words: &mut [*mut c_char] =
         words.map(CString::into_raw).chain([ptr::null_mut()]).collect::<Vec<_>>().leak();
     let count = i32::try_from(words.len() - 1).expect("a dozen words");
-    listen();
     // SAFETY: `count` words that end by zero, and a null pointer behind them; all live for ever.
-    let result = unsafe { sys::rte_eal_init(count, words.as_mut_ptr()) };
-    let said = said();
+    let (result, said) = overhear(|| unsafe { sys::rte_eal_init(count, words.as_mut_ptr()) });
     if result >= 0 {
         return Ok(());
     }
     let why = if said.is_empty() { last_error() } else { said };
-    let way_out = "leave it 256 MiB of memory, or reserve huge pages with `sysctl -w vm.nr_hugepages=128`";
+    let way_out = "leave it 512 MiB of memory, or reserve huge pages with `sysctl -w vm.nr_hugepages=128`";
     Err(Trouble::new(format!("DPDK does not start: {why}"), way_out))
 }
 
@@ -92,10 +91,9 @@ pub(super) fn plug(name: &CStr, options: &CStr) -> Result<u16, Trouble> {
         let way_out = "close it first, or give the device another number, as in net_null1";
         return Err(Trouble::new("a port with this device is open", way_out));
     }
-    listen();
     // SAFETY: three strings that end by zero; they are copied.
-    let result = unsafe { sys::rte_eal_hotplug_add(BUS.as_ptr(), name.as_ptr(), options.as_ptr()) };
-    let said = said();
+    let plug = || unsafe { sys::rte_eal_hotplug_add(BUS.as_ptr(), name.as_ptr(), options.as_ptr()) };
+    let (result, said) = overhear(plug);
     if result >= 0 {
         return port_of(name).ok_or_else(|| {
             remove(name);
@@ -110,6 +108,28 @@ pub(super) fn plug(name: &CStr, options: &CStr) -> Result<u16, Trouble> {
     let why = if said.is_empty() || said.starts_with("EAL: ") { "its options".to_owned() } else { said };
     let way_out = "check its options, that the interface or file exists, and the right to open it (root for interfaces)";
     Err(Trouble::new(format!("the driver refuses: {why}"), way_out))
+}
+
+/// Starts a port that is plugged in, with buffers from `pool`. Returns whether it sends frames in chains of buffers.
+///
+/// # Safety
+/// The pool must outlive the port.
+pub(super) unsafe fn start_port(
+    port: u16,
+    pool: NonNull<sys::rte_mempool>,
+    descriptors: u16,
+) -> Result<bool, Trouble> {
+    let _guard = plugging();
+    let mut chains = false;
+    // SAFETY: the port exists and is not started; the pool is one, and lives long enough, as the caller says.
+    let start = || unsafe { sys::pannier_start(port, pool.as_ptr(), descriptors, &raw mut chains) };
+    let (error, said) = overhear(start);
+    if error == 0 {
+        return Ok(chains);
+    }
+    let why = if said.is_empty() { describe(-error) } else { said };
+    let way_out = "use a device with a queue each way, bring its interface up, or give it more `buffers`";
+    Err(Trouble::new(format!("the port does not start: {why}"), way_out))
 }
 
 /// Takes a device out again.
@@ -135,23 +155,22 @@ fn plugging() -> MutexGuard<'static, ()> {
     PLUGGING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on, keeps the first line that DPDK logs.
-fn listen() {
+/// Does `call`, and returns the first line that DPDK logged meanwhile, without the name of the C function that wrote it.
+/// Nothing of it is printed.
+fn overhear<T>(call: impl FnOnce() -> T) -> (T, String) {
     // SAFETY: no argument; the shim has its own lock.
     unsafe { sys::pannier_log_keep() }
-}
-
-/// The first line that DPDK has logged since [`listen`], without the name of the C function that wrote it.
-fn said() -> String {
+    let result = call();
     let mut line = [0_u8; 256];
     // SAFETY: as many bytes to write to as are named.
     unsafe { sys::pannier_log_first(line.as_mut_ptr().cast(), line.len()) }
     let line = CStr::from_bytes_until_nul(&line).map(CStr::to_string_lossy).unwrap_or_default();
-    line.split_once("(): ").map_or(&*line, |(_, said)| said).trim().to_owned()
+    let said = line.split_once("(): ").map_or(&*line, |(_, said)| said).trim().to_owned();
+    (result, said)
 }
 
 /// What DPDK calls an error number.
-pub(super) fn describe(error: i32) -> String {
+fn describe(error: i32) -> String {
     // SAFETY: returns a string of DPDK's or of this thread's, which is copied before the thread asks again.
     let words = unsafe { CStr::from_ptr(sys::rte_strerror(error)) };
     words.to_string_lossy().into_owned()

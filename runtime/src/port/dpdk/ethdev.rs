@@ -3,6 +3,7 @@
 
 use std::ffi::CString;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,9 +16,11 @@ use crate::limits::MAX_FRAME;
 pub(super) const BURST: usize = 32;
 /// Places in the rings of a driver that has such.
 const DESCRIPTORS: u16 = 1_024;
-/// Buffers of a port: full rings each way, what up to eight threads have in their caches, and a chain of the longest
-/// frame. One less than a power of two, as the pool's ring likes it best.
-const BUFFERS: u32 = 8_191;
+/// Buffers of a port where nothing else is said: full rings each way, what three threads have in their caches, and a
+/// chain of the longest frame. One less than a power of two is what a pool's ring likes best.
+pub(super) const BUFFERS: usize = 4_095;
+/// How many there may be: at least what one thread keeps in its cache, and some.
+pub(super) const BUFFERS_ALLOWED: RangeInclusive<usize> = 1_023..=(1 << 20) - 1;
 /// Buffers in a thread's cache; it may grow by half.
 const CACHE: u32 = 256;
 /// Bytes of a buffer: 128 in front of the frame, and 2,048 for it (`RTE_MBUF_DEFAULT_BUF_SIZE`).
@@ -57,20 +60,14 @@ pub(super) struct Ethdev {
 unsafe impl Send for Ethdev {}
 
 impl Ethdev {
-    /// Plugs `device` in and starts its port.
-    pub(super) fn open(device: CString, options: &CString) -> Result<Self, Trouble> {
+    /// Plugs `device` in and starts its port, with so many `buffers` of its own.
+    pub(super) fn open(device: CString, options: &CString, buffers: usize) -> Result<Self, Trouble> {
         eal::start()?;
-        let pool = Pool::new()?;
+        let pool = Pool::new(u32::try_from(buffers).unwrap_or(u32::MAX))?;
         let number = eal::plug(&device, options)?;
         let port = Plugged { device, number };
-        let mut chains = false;
-        // SAFETY: the port exists and is not started; the pool lives longer than the port.
-        let error = unsafe { sys::pannier_start(number, pool.0.as_ptr(), DESCRIPTORS, &raw mut chains) };
-        if error != 0 {
-            let why = eal::describe(-error);
-            let way_out = "use a device with a queue each way, and bring its interface up";
-            return Err(Trouble::new(format!("the port does not start: {why}"), way_out));
-        }
+        // SAFETY: the port is dropped before the pool, here and in `Ethdev`.
+        let chains = unsafe { eal::start_port(number, pool.pool, DESCRIPTORS)? };
         let none = sys::pannier_bytes { bytes: ptr::null(), length: 0, more: 0 };
         Ok(Ethdev { port, pool, chains, mbufs: [ptr::null_mut(); BURST], pieces: [none; BURST] })
     }
@@ -109,7 +106,7 @@ impl Ethdev {
         let given = u16::try_from(sent.given).expect("a burst is small");
         // SAFETY: `given` frames, all borrowed for `'a`; as many buffers are written to `mbufs`.
         let filled = unsafe {
-            let pool = self.pool.0.as_ptr();
+            let pool = self.pool.pool.as_ptr();
             sys::pannier_fill(pool, self.pieces.as_ptr(), self.mbufs.as_mut_ptr(), given)
         };
         sent.filled = usize::from(filled);
@@ -149,7 +146,7 @@ impl Ethdev {
 impl Drop for Ethdev {
     /// What waits in the port holds buffers of the pool. A device that brings ever more must not keep us here.
     fn drop(&mut self) {
-        let mut most = BUFFERS as usize;
+        let mut most = self.pool.buffers as usize;
         while most > 0 {
             let count = self.receive_mbufs(BURST);
             self.free(0, count);
@@ -234,17 +231,21 @@ impl<'a> Iterator for Pieces<'a> {
 
 /// A port's own buffers.
 #[derive(Debug)]
-struct Pool(NonNull<sys::rte_mempool>);
+struct Pool {
+    pool: NonNull<sys::rte_mempool>,
+    /// How many buffers it has.
+    buffers: u32,
+}
 
 impl Pool {
-    fn new() -> Result<Self, Trouble> {
+    fn new(buffers: u32) -> Result<Self, Trouble> {
         static POOLS: AtomicU64 = AtomicU64::new(0);
         let name = format!("pannier-{}", POOLS.fetch_add(1, Ordering::Relaxed));
         let name = CString::new(name).expect("a number has no zero byte");
         // SAFETY: a name that ends by zero, which is copied.
         let pool =
-            unsafe { sys::rte_pktmbuf_pool_create(name.as_ptr(), BUFFERS, CACHE, 0, BUFFER_BYTES, ANY_NODE) };
-        NonNull::new(pool).map(Pool).ok_or_else(|| {
+            unsafe { sys::rte_pktmbuf_pool_create(name.as_ptr(), buffers, CACHE, 0, BUFFER_BYTES, ANY_NODE) };
+        NonNull::new(pool).map(|pool| Pool { pool, buffers }).ok_or_else(|| {
             let problem = format!("there is no memory for its buffers: {}", eal::last_error());
             Trouble::new(
                 problem,
@@ -259,8 +260,8 @@ impl Drop for Pool {
         // SAFETY: the pool is ours. It is freed when all its buffers are back; a ring that is shared with another
         // port may still hold some, and then the pool stays.
         unsafe {
-            if sys::rte_mempool_avail_count(self.0.as_ptr()) == BUFFERS {
-                sys::rte_mempool_free(self.0.as_ptr());
+            if sys::rte_mempool_avail_count(self.pool.as_ptr()) == self.buffers {
+                sys::rte_mempool_free(self.pool.as_ptr());
             }
         }
     }

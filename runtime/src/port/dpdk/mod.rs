@@ -1,8 +1,9 @@
 //! Ports of DPDK, named `dpdk:` and what its option `--vdev` takes: `dpdk:net_af_packet0,iface=veth0`, `dpdk:net_null0`,
-//! `dpdk:net_ring0`, `dpdk:net_pcap0,rx_pcap=in.pcap,tx_pcap=out.pcap`.
+//! `dpdk:net_ring0`, `dpdk:net_pcap0,rx_pcap=in.pcap,tx_pcap=out.pcap`. One option is the port's own: `buffers=8191`, more
+//! buffers than the usual 4,095, for `net_pcap` with `infinite_rx=1`, which keeps the whole capture in them.
 //!
 //! DPDK is started with the first port, and stays. Ports are plugged in one by one, each with one queue each way
-//! and buffers of its own. Memory comes from huge pages where 64 MiB of them are free, else from 256 MiB of plain
+//! and buffers of its own. Memory comes from huge pages where 64 MiB of them are free, else from 512 MiB of plain
 //! memory. Network cards on the PCI bus are not looked for: DPDK would take them from the kernel.
 //!
 //! Frames are copied between DPDK's buffers and those of packets. A packet's buffer then belongs to the
@@ -26,7 +27,7 @@ use super::{Device, DevicePort, Port, PortContext, PortError, PortSpec, PortStat
 use crate::clock::Nanos;
 use crate::limits::MAX_FRAME;
 use crate::packet::Packet;
-use ethdev::{BURST, Ethdev, Sent};
+use ethdev::{BUFFERS, BUFFERS_ALLOWED, BURST, Ethdev, Sent};
 
 /// Addresses and type: what every Ethernet frame begins with (IEEE 802.3, 3.1.1).
 const SHORTEST: usize = 14;
@@ -52,12 +53,20 @@ pub(super) fn open(spec: &PortSpec) -> Result<Device, PortError> {
     if spec.name.is_empty() {
         return Err(spec.error("no device is named", "name one, as in dpdk:net_null0"));
     }
-    let options: Vec<String> = spec.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let buffers = spec.number("buffers", BUFFERS)?;
+    if !BUFFERS_ALLOWED.contains(&buffers) {
+        let (least, most) = BUFFERS_ALLOWED.into_inner();
+        return Err(
+            spec.error(format!("buffers is {buffers}"), format!("give a number from {least} to {most}"))
+        );
+    }
+    let options = spec.options.iter().filter(|(name, _)| *name != "buffers");
+    let options: Vec<String> = options.map(|(name, value)| format!("{name}={value}")).collect();
     let c_string =
         |text: String| CString::new(text).map_err(|_| spec.error("its name has a zero byte", "leave it out"));
     let (device, options) = (c_string(spec.name.clone())?, c_string(options.join(","))?);
-    let ethdev =
-        Ethdev::open(device, &options).map_err(|trouble| spec.error(trouble.problem, trouble.way_out))?;
+    let ethdev = Ethdev::open(device, &options, buffers)
+        .map_err(|trouble| spec.error(trouble.problem, trouble.way_out))?;
     Ok(Box::new(Dpdk { name: spec.text().to_owned(), ethdev, stats: PortStats::default() }))
 }
 
