@@ -8,7 +8,7 @@ use pannier_runtime::wire::ethernet::ethertype;
 use pannier_runtime::wire::tcp::flags;
 use pannier_runtime::wire::{FrameBuilder, Layers, protocol, verify};
 
-use crate::netns::{Line, Namespace, join, send_with_header, without_rights};
+use crate::netns::{Line, Namespace, join, send_with_header, sleep_on, without_rights};
 use crate::traffic::{frames, open, pass, ping, poll, receive, send, tcp, try_open, udp, while_forwarding};
 
 /// Two namespaces, a veth pair between them, and a port at each end.
@@ -92,6 +92,7 @@ fn an_interface_that_goes_down_comes_back() {
         for _ in 0..200 {
             assert_eq!(poll(&mut a), Ok(0));
         }
+        assert_eq!(sleep_on(&[&a], 0), 0, "an interface that is down wakes nobody");
         one.ip("link set dev left up");
         pass(&mut a, &mut b, &frames);
         pass(&mut b, &mut a, &frames);

@@ -161,15 +161,15 @@ pub(crate) fn address(namespace: &Namespace, interface: &str, [v4, v6]: [&str; 2
     namespace.ip(&format!("address add {v6}/64 dev {interface} nodad"));
 }
 
-/// Sleeps until one of the ports has frames, `milliseconds` at most.
-pub(crate) fn sleep_on(ports: &[&Device], milliseconds: i32) {
+/// Sleeps until one of the ports has frames, `milliseconds` at most, and returns how many have.
+pub(crate) fn sleep_on(ports: &[&Device], milliseconds: i32) -> i32 {
     let wake = |port: &&Device| {
         let fd = port.wake_fd().expect("the port wakes sleepers").as_raw_fd();
         libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
     };
     let mut fds: Vec<libc::pollfd> = ports.iter().map(wake).collect();
     // SAFETY: the kernel writes into as many entries as there are.
-    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) };
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) }
 }
 
 /// Does `work` on a thread of its own without any rights.

@@ -175,13 +175,14 @@ pub(crate) fn tcp(from: &Namespace, to: &Namespace, address: &str) {
 }
 
 /// Sends datagrams of `size` bytes by the kernel's UDP, cut from longer ones as late as the kernel can.
-pub(crate) fn udp(from: &Namespace, to: &Namespace, address: &str, size: usize) {
+pub(crate) fn udp(from: &Namespace, to: &Namespace, address: &str, size: u16) {
     let at = SocketAddr::new(address.parse::<IpAddr>().expect("it is an address"), 7_001);
     let any: SocketAddr = if at.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
     let server = to.run(|| UdpSocket::bind(at).expect("the address is there"));
     server.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
     let client = from.run(|| UdpSocket::bind(any).expect("there is a free port"));
-    segment(&client, size as i32);
+    segment(&client, size.into());
+    let size = usize::from(size);
     let sent = content(size * 20 + 7);
     client.send_to(&sent, at).expect("it can be sent");
     let mut room = vec![0; 2 * size];

@@ -102,8 +102,10 @@ impl Tap {
             return Err(TOO_LONG);
         }
         let header = [0; VnetHeader::LENGTH];
-        match (&self.tap).write_vectored(&[IoSlice::new(&header), IoSlice::new(frame)]) {
-            Ok(_) => Ok(()),
+        let pieces = [IoSlice::new(&header), IoSlice::new(frame)];
+        match (&self.tap).write_vectored(&pieces) {
+            Ok(written) if written == header.len() + frame.len() => Ok(()),
+            Ok(_) => Err("cut off by the kernel"),
             Err(error) => Err(interface::send_drop(&error)),
         }
     }

@@ -37,6 +37,7 @@ struct Head {
     padding: [u8; 4],
 }
 
+const _: () = assert!(BLOCK.is_multiple_of(LARGEST_SLOT) && LARGEST_SLOT.is_power_of_two());
 const _: () = assert!(size_of::<Head>() == size_of::<libc::tpacket2_hdr>());
 
 /// `struct tpacket_req`: the shape of a ring.
@@ -51,8 +52,9 @@ struct Shape {
 
 /// Bytes of a slot in front of the frame, tags and the like included: rather too many.
 const BEFORE_FRAME: usize = 128;
-/// The least size of a slot.
+/// The least size of a slot, and the largest: on an interface with a larger MTU long frames wait whole.
 const LEAST_SLOT: usize = 2_048;
+const LARGEST_SLOT: usize = 16_384;
 /// The most bytes of a ring: the kernel counts them in 32 bits.
 const MOST: usize = 1 << 31;
 /// Bytes of a block, the unit in which the kernel finds memory: slots never cross its end.
@@ -94,15 +96,15 @@ impl Ring {
     /// A ring for at least `frames` frames of `longest` bytes, on a packet socket that isn't bound yet. Longer ones
     /// wait behind the socket.
     pub(super) fn new(socket: OwnedFd, frames: usize, longest: usize) -> io::Result<Ring> {
-        let slot_size = (longest + BEFORE_FRAME).next_power_of_two().max(LEAST_SLOT);
-        let block_size = slot_size.max(BLOCK);
-        let slots = frames.max(block_size / slot_size).checked_next_power_of_two();
+        let slot_size =
+            (longest.min(LARGEST_SLOT) + BEFORE_FRAME).next_power_of_two().clamp(LEAST_SLOT, LARGEST_SLOT);
+        let slots = frames.max(BLOCK / slot_size).checked_next_power_of_two();
         let slots = slots.filter(|slots| slots.checked_mul(slot_size).is_some_and(|bytes| bytes <= MOST));
         let slots = slots.ok_or(io::ErrorKind::OutOfMemory)?;
         let bytes = slots * slot_size;
         let shape = Shape {
-            block_size: block_size as u32,
-            blocks: (bytes / block_size) as u32,
+            block_size: BLOCK as u32,
+            blocks: (bytes / BLOCK) as u32,
             slot_size: slot_size as u32,
             slots: slots as u32,
         };

@@ -105,7 +105,7 @@ const OUTSIDE: &str = "its checksum lies outside of it";
 /// Puts a VLAN tag (its Ethertype and control information, IEEE 802.1Q §9.6) that came beside the frame back into it.
 pub(super) fn put_tag(packet: &mut Packet, tag: [u8; VlanTag::LENGTH]) {
     const MACS: usize = 2 * size_of::<MacAddr>();
-    if packet.frame().len() >= EthernetHeader::LENGTH && packet.push_front(VlanTag::LENGTH as isize) {
+    if packet.frame().len() >= EthernetHeader::LENGTH && packet.push_front(VlanTag::LENGTH.cast_signed()) {
         let frame = packet.frame_mut();
         frame.copy_within(VlanTag::LENGTH..VlanTag::LENGTH + MACS, 0);
         frame[MACS..MACS + VlanTag::LENGTH].copy_from_slice(&tag);

@@ -1,0 +1,79 @@
+//! No packet costs an allocation in the ports on interfaces: between the two ends of a veth pair, and through a TAP.
+
+use pannier_runtime::Packet;
+use pannier_runtime::packet::Pool;
+use pannier_runtime::port::{Device, Port, PortContext, PortSpec};
+use pannier_runtime::wire::FrameBuilder;
+use pannier_runtime::wire::tcp::flags;
+
+use super::allocations;
+use super::netns::{Namespace, join, send_with_header};
+
+/// Rounds of 64 packets each over which nothing may be allocated, and before them.
+const ROUNDS: usize = 1_000;
+const WARM: usize = 10;
+
+fn open(text: &str) -> Device {
+    PortSpec::parse(text).and_then(|spec| spec.open()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Receives until nothing arrives, gives everything back and returns how many packets there were.
+fn drain(port: &mut Device, pool: &mut Pool, burst: &mut Vec<Packet>) -> usize {
+    let mut count = 0;
+    // Frames are where they are going when a call that sends returns; one that is not is taken in the next round.
+    while port.rx_burst(32, &mut PortContext { now: 0, pool }, burst).expect("the port works") > 0 {
+        count += burst.len();
+        burst.drain(..).for_each(|packet| pool.give(packet));
+    }
+    count
+}
+
+/// Sends bursts from one port to another and counts the allocations, those of `more` left out.
+fn measure(from: &mut Device, to: &mut Device, mut more: impl FnMut()) -> (usize, u64) {
+    let (mut pool, mut burst, frame) = (Pool::default(), Vec::new(), [7; 1_000]);
+    let (mut arrived, mut counted) = (0, 0);
+    for round in 0..WARM + ROUNDS {
+        more();
+        let before = allocations();
+        for _ in 0..64 {
+            let mut packet = pool.take();
+            packet.set_frame(&frame);
+            burst.push(packet);
+        }
+        from.tx_burst(&mut PortContext { now: 0, pool: &mut pool }, &mut burst).expect("the port works");
+        let count = drain(to, &mut pool, &mut burst);
+        if round >= WARM {
+            arrived += count;
+            counted += allocations() - before;
+        }
+    }
+    (arrived, counted)
+}
+
+#[test]
+fn packets_cost_no_allocation_in_ports_on_interfaces() {
+    // Goal: buffers come from the pool, and nothing else is asked for, super-frames included. Method: bursts through a
+    // veth pair with a super-frame in each, then through a TAP both ways, after warm-up.
+    let (Some(one), Some(other)) = (Namespace::new(), Namespace::new()) else { return };
+    let (one, other) = (one.without_ipv6(), other.without_ipv6());
+    join((&one, "left"), (&other, "right"));
+    let (mut left, mut right) = (one.run(|| open("af_packet:left")), other.run(|| open("af_packet:right")));
+    let whole = FrameBuilder::ipv4([10, 77, 0, 1], [10, 77, 0, 2]).tcp(1, 2, flags::ACK, &[7; 40_000]);
+    // Needs a checksum, TCP over IPv4, length of the headers, of a segment, and where the checksum is.
+    let numbers = [54_u16, 1_400, 34, 16].map(u16::to_ne_bytes);
+    let super_frame = [&[1, 1][..], numbers.as_flattened(), &whole].concat();
+    let (arrived, counted) =
+        measure(&mut left, &mut right, || one.run(|| send_with_header("left", &super_frame)));
+    assert!(arrived > ROUNDS * 90, "only {arrived} packets arrived: {:?}", right.stats());
+    assert_eq!(counted, 0, "allocations on a veth pair");
+
+    let (mut tap, mut kernel) = one.run(|| (open("tap:tap"), open("af_packet:tap")));
+    for (from, to) in [(0, 1), (1, 0)] {
+        let mut ports = [&mut tap, &mut kernel];
+        ports.rotate_left(from);
+        let [sender, receiver] = ports;
+        let (arrived, counted) = measure(sender, receiver, || ());
+        assert!(arrived > ROUNDS * 60, "only {arrived} packets arrived at {to}: {:?}", receiver.stats());
+        assert_eq!(counted, 0, "allocations at a TAP");
+    }
+}
