@@ -26,7 +26,7 @@ pub(crate) const DPDK_LINT: Step = Step::new(
 /// Tests the ports of DPDK.
 pub(crate) const DPDK_TEST_ALOUD: Step = Step::new(
     "cargo test --locked -p pannier-runtime -p pannier-tests \
-     --features pannier-runtime/dpdk,pannier-tests/dpdk --lib --test ports dpdk",
+     --features pannier-runtime/dpdk,pannier-tests/dpdk --lib --test ports --test allocations dpdk",
 )
 .with_env(TEST_ALOUD.env);
 
