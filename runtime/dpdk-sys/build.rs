@@ -24,7 +24,7 @@ mod link {
         cc::Build::new()
             .file("shim/shim.c")
             .includes(&dpdk.include_paths)
-            .flag("-march=corei7")
+            .flag_if_supported("-march=corei7")
             .flag("-include")
             .flag("rte_config.h")
             .opt_level(3)

@@ -25,17 +25,18 @@ static PLUGGING: Mutex<()> = Mutex::new(());
 /// Starts the EAL if nothing has started it yet.
 ///
 /// It starts in a thread of its own, which then ends: the EAL pins its main thread to one processor, and none of ours
-/// shall be that one.
+/// shall be that one. The EAL itself is there until the process ends. It leaves nothing on disk but, where there are no
+/// huge pages, an empty folder below `/var/run/dpdk`.
 pub(super) fn start() -> Result<(), Trouble> {
     static STARTED: OnceLock<Result<(), Trouble>> = OnceLock::new();
-    let boot = || {
-        let thread = std::thread::Builder::new().name("dpdk".to_owned()).spawn(boot);
-        let joined = thread
+    let start = || {
+        let booted = std::thread::Builder::new().name("dpdk".to_owned()).spawn(boot);
+        let booted = booted
             .map_err(|error| error.to_string())
             .and_then(|thread| thread.join().map_err(|_| "the thread that starts it panicked".to_owned()));
-        joined.unwrap_or_else(|error| Err(Trouble::new(format!("DPDK does not start: {error}"), "try again")))
+        booted.unwrap_or_else(|error| Err(Trouble::new(format!("DPDK does not start: {error}"), "try again")))
     };
-    STARTED.get_or_init(boot).clone()
+    STARTED.get_or_init(start).clone()
 }
 
 fn boot() -> Result<(), Trouble> {
