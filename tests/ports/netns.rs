@@ -208,6 +208,21 @@ pub(crate) fn send_with_header(interface: &str, header_and_frame: &[u8]) {
     File::from(socket).write_all(header_and_frame).expect("the interface takes the frame");
 }
 
+/// A TAP interface of this thread's namespace, for frames with a virtio network header in front of each.
+pub(crate) fn raw_tap(interface: &str) -> File {
+    let tap = File::options().read(true).write(true).open("/dev/net/tun").expect("there are TAP interfaces");
+    // SAFETY: zeros are a value of this plain structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as i16;
+    // SAFETY: the request reads and writes one `ifreq` and keeps no pointer to it.
+    let result = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    tap
+}
+
 /// Sets an option of a socket.
 fn set(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
     let length = size_of::<libc::c_int>() as libc::socklen_t;

@@ -5,7 +5,7 @@ use std::path::Path;
 use pannier_runtime::port::Device;
 use pannier_runtime::wire::ethernet::ethertype;
 
-use crate::netns::{Namespace, address, join, without_rights};
+use crate::netns::{Namespace, address, join, sleep_on, without_rights};
 use crate::traffic::{frames, open, pass, ping, poll, receive, send, tcp, try_open, udp, while_forwarding};
 
 /// A namespace, in a kernel that has TAP interfaces.
@@ -85,6 +85,7 @@ fn an_interface_that_goes_down_comes_back_and_one_that_is_deleted_is_told() {
     send(&mut tap, &frames[..4]);
     assert_eq!(tap.stats().send_drops.sorted(), [("the interface is down", 4)]);
     assert!((0..200).all(|_| poll(&mut tap) == Ok(0)));
+    assert_eq!(sleep_on(&[&tap], 0), 0, "an interface that is down wakes nobody");
     namespace.ip("link set dev tap up");
     drop(kernel);
     let mut kernel = namespace.run(|| open("af_packet:tap"));
