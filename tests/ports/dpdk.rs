@@ -1,7 +1,7 @@
 //! DPDK's ports on devices that need no network card. A process has one DPDK: each test has devices of its own names.
 
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use pannier_runtime::Packet;
 use pannier_runtime::packet::Pool;
@@ -9,29 +9,8 @@ use pannier_runtime::port::pcap::{InterfaceDescription, Reader, Writer};
 use pannier_runtime::port::{Device, Port, PortContext};
 use pannier_runtime::wire::ethernet::ethertype;
 
-use crate::netns::{Namespace, join, without_rights};
-use crate::traffic::{frames, open, send, try_open};
-
-/// No test waits longer for a frame.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// Receives until `count` packets that are wanted have arrived, or patience ends.
-fn receive(port: &mut Device, count: usize, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Packet> {
-    let (mut pool, mut burst, start) = (Pool::default(), Vec::new(), Instant::now());
-    while burst.len() < count && start.elapsed() < PATIENCE {
-        let got = port.rx_burst(50, &mut PortContext { now: 0, pool: &mut pool }, &mut burst);
-        assert!(got.expect("the port works") <= 50, "no more than asked for");
-        burst.retain(|packet| is_wanted(packet.frame()));
-    }
-    burst
-}
-
-/// Sends frames from one port and wants them to arrive at another, unchanged and in order.
-fn pass(from: &mut Device, to: &mut Device, frames: &[Vec<u8>]) {
-    send(from, frames);
-    let arrived = receive(to, frames.len(), |frame| frames.iter().any(|sent| sent == frame));
-    assert!(arrived.iter().map(Packet::frame).eq(frames.iter().map(Vec::as_slice)), "{} came", arrived.len());
-}
+use crate::netns::{Line, Namespace, join, without_rights};
+use crate::traffic::{frames, open, pass, receive, send, tcp, try_open, udp, while_forwarding};
 
 /// Frames of these lengths, all different.
 fn of_lengths(lengths: impl IntoIterator<Item = usize>) -> Vec<Vec<u8>> {
@@ -202,6 +181,28 @@ fn frames_pass_a_veth_both_ways() {
     });
     assert!(is_back);
     pass(&mut a, &mut b, &frames(&[]));
+}
+
+#[test]
+fn traffic_of_the_kernel_passes_when_it_leaves_no_work_to_a_device() {
+    // Goal: what the documentation says about checksums and super-frames is enough. Method: TCP and UDP of the kernel
+    // through two ports that forward, with the senders' offloads off.
+    let Some(line) = Line::new() else { return };
+    for end in [&line.client, &line.server] {
+        let off = end.command("ethtool").args(["-K", "wire", "tx", "off"]).output();
+        if !off.is_ok_and(|output| output.status.success()) {
+            eprintln!("SKIPPED: traffic of the kernel, without the program `ethtool`");
+            return;
+        }
+    }
+    let mut inside = line.chain.run(|| open("dpdk:net_af_packet2,iface=inside"));
+    let mut outside = line.chain.run(|| open("dpdk:net_af_packet3,iface=outside"));
+    while_forwarding(&mut inside, &mut outside, || {
+        for address in Line::SERVER {
+            tcp(&line.client, &line.server, address);
+            udp(&line.client, &line.server, address, 1_000);
+        }
+    });
 }
 
 #[test]

@@ -13,9 +13,10 @@
 //! A frame of more than 2,048 bytes is a chain of buffers. It arrives whole, but is sent only by drivers that say they
 //! can: `net_ring` does, `net_pcap` does not.
 //!
-//! Offloads are off: a driver puts VLAN tags that the kernel took off back into the frame. One thing stays: frames
-//! that a process on the same machine sends over a veth have no transport checksum yet, and the driver
-//! `net_af_packet` does not say so. `ethtool -K veth0 tx off` on the sender's side makes the kernel compute it.
+//! Offloads are off: a driver puts VLAN tags that the kernel took off back into the frame. One thing stays: what a
+//! process on the same machine sends over a veth comes without transport checksums and in super-frames, which
+//! `net_af_packet` neither completes nor tells from others. `ethtool -K veth0 tx off` on the sender's side makes the
+//! kernel finish its frames; the port `af_packet` needs no such help.
 
 mod eal;
 mod ethdev;
