@@ -6,7 +6,9 @@ use pannier_runtime::port::Device;
 use pannier_runtime::wire::ethernet::ethertype;
 
 use crate::netns::{Namespace, address, join, sleep_on, without_rights};
-use crate::traffic::{frames, open, pass, ping, poll, receive, send, tcp, try_open, udp, while_forwarding};
+use crate::traffic::{
+    frames, open, open_again, pass, ping, poll, receive, send, tcp, try_open, udp, while_forwarding,
+};
 
 /// A namespace, in a kernel that has TAP interfaces.
 fn namespace() -> Option<Namespace> {
@@ -73,7 +75,7 @@ fn the_mtu_is_kept() {
     namespace.ip("link set dev tap mtu 9000");
     pass(&mut tap, &mut kernel, &[short, long]);
     drop(tap);
-    let _larger = namespace.run(|| open("tap:tap,mtu=9000"));
+    let _larger = namespace.run(|| open_again("tap:tap,mtu=9000"));
 }
 
 #[test]
@@ -110,7 +112,7 @@ fn an_interface_that_is_there_is_used() {
     let namespace = namespace.without_ipv6();
     namespace.ip("tuntap add dev kept mode tap");
     for _ in 0..2 {
-        let (mut tap, mut kernel) = namespace.run(|| (open("tap:kept"), open("af_packet:kept")));
+        let (mut tap, mut kernel) = namespace.run(|| (open_again("tap:kept"), open("af_packet:kept")));
         pass(&mut tap, &mut kernel, &frames(&[]));
     }
     namespace.ip("link show dev kept");

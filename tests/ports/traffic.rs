@@ -27,6 +27,20 @@ pub(crate) fn open(text: &str) -> Device {
     try_open(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Opens a port that has just been closed. Another test that starts a program has a copy of the old one for a moment,
+/// from fork to exec.
+pub(crate) fn open_again(text: &str) -> Device {
+    let start = Instant::now();
+    loop {
+        match try_open(text) {
+            Err(error) if error.problem.ends_with("in use") && start.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            result => return result.unwrap_or_else(|error| panic!("{error}")),
+        }
+    }
+}
+
 /// Opens a port, or says why not.
 pub(crate) fn try_open(text: &str) -> Result<Device, PortError> {
     PortSpec::parse(text)?.open()

@@ -46,6 +46,7 @@ struct Shape {
     block_size: u32,
     blocks: u32,
     slot_size: u32,
+    /// A power of two.
     slots: u32,
 }
 
@@ -206,7 +207,7 @@ impl Ring {
     pub(super) fn release(&mut self) {
         if let Some(status) = self.status() {
             status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
-            self.front = (self.front + 1) % self.shape.slots as usize;
+            self.front = (self.front + 1) & (self.shape.slots as usize - 1);
         }
     }
 
