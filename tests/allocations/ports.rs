@@ -1,4 +1,4 @@
-//! No packet costs an allocation in the ports on interfaces: between the two ends of a veth pair, and through a TAP.
+//! No packet costs an allocation in ports: between the two ends of a veth pair, through a TAP, through a ring of DPDK.
 
 use pannier_runtime::Packet;
 use pannier_runtime::packet::Pool;
@@ -88,4 +88,27 @@ fn packets_cost_no_allocation_in_af_xdp() {
     let (arrived, counted) = measure(&mut left, &mut right, |_| ());
     assert!(arrived > ROUNDS * 60, "only {arrived} packets arrived: {:?}", right.stats());
     assert_eq!(counted, 0);
+}
+
+#[cfg(feature = "dpdk")]
+#[test]
+fn packets_cost_no_allocation_in_ports_of_dpdk() {
+    // Goal: copies between DPDK's buffers and ours ask for no memory. Method: short and long frames through a ring,
+    // more of them than it takes, after warm-up.
+    let mut port = open("dpdk:net_ring0");
+    let (mut pool, mut burst) = (Pool::default(), Vec::new());
+    let (mut arrived, mut counted) = (0, 0);
+    for round in 0..WARM + ROUNDS {
+        let before = allocations();
+        pool.take_many(1_100, &mut burst);
+        burst.iter_mut().enumerate().for_each(|(i, packet)| packet.set_frame(&[7; 3_000][..60 + i % 2_900]));
+        port.tx_burst(&mut PortContext { now: 0, pool: &mut pool }, &mut burst).expect("the port works");
+        let count = drain(&mut port, &mut pool, &mut burst);
+        if round >= WARM {
+            arrived += count;
+            counted += allocations() - before;
+        }
+    }
+    assert!(arrived >= ROUNDS * 1_000, "only {arrived} packets arrived: {:?}", port.stats());
+    assert_eq!(counted, 0, "allocations in a port of DPDK");
 }

@@ -3,6 +3,8 @@
 mod af_packet;
 mod af_xdp;
 mod chain;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod netns;
 mod tap;
 mod traffic;

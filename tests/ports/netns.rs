@@ -164,10 +164,12 @@ pub(crate) fn address(namespace: &Namespace, interface: &str, [v4, v6]: [&str; 2
 /// Sleeps until one of the ports has frames, `milliseconds` at most, and returns how many have.
 pub(crate) fn sleep_on(ports: &[&Device], milliseconds: i32) -> i32 {
     let wake = |port: &&Device| {
-        let fd = port.wake_fd().expect("the port wakes sleepers").as_raw_fd();
-        libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+        let fd = port.wake_fd()?.as_raw_fd();
+        Some(libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
     };
-    let mut fds: Vec<libc::pollfd> = ports.iter().map(wake).collect();
+    let mut fds: Vec<libc::pollfd> = ports.iter().filter_map(wake).collect();
+    // A port that must be polled lets nobody sleep.
+    let milliseconds = if fds.len() < ports.len() { 0 } else { milliseconds };
     // SAFETY: the kernel writes into as many entries as there are.
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) }
 }
