@@ -74,7 +74,7 @@ pub(crate) fn run(spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool
     let _ = writeln!(io::stderr(), "pannier: running between {inside} and {outside}; Ctrl-C stops");
     let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let (outcome, missed) = look_after(live, &crashes, end, stop);
-    report(outcome, missed, as_json)
+    report(outcome, &missed, as_json)
 }
 
 /// Looks after a chain until it is to stop. Returns what it came to, and the crashes that never were.
@@ -100,7 +100,7 @@ fn look_after(
     (live.finish(), missed)
 }
 
-fn report(outcome: LiveOutcome, missed: Vec<Crash>, as_json: bool) -> Ended {
+fn report(outcome: LiveOutcome, missed: &[Crash], as_json: bool) -> Ended {
     let mut summary = outcome.summary;
     summary.warnings.extend(missed.iter().map(|crash| {
         format!("node {} was to crash after {} packets, and the run ended before", crash.node, crash.packet)
@@ -129,9 +129,7 @@ fn report(outcome: LiveOutcome, missed: Vec<Crash>, as_json: bool) -> Ended {
 }
 
 fn port_json(stats: &PortStats) -> serde_json::Value {
-    let reasons = |drops: &pannier_runtime::stats::Reasons| {
-        serde_json::Value::from_iter(drops.sorted().into_iter().map(|(reason, count)| (reason, count)))
-    };
+    let reasons = |drops: &pannier_runtime::stats::Reasons| serde_json::Value::from_iter(drops.sorted());
     json!({
         "received": stats.received, "sent": stats.sent,
         "receive_drops": reasons(&stats.receive_drops), "send_drops": reasons(&stats.send_drops),
