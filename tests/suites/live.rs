@@ -235,6 +235,31 @@ fn a_network_function_that_panics_is_replaced() {
 }
 
 #[test]
+fn a_panic_under_claims_stops_no_other_shard() {
+    // Goal: nobody waits for a lane that has died. Method: a counter that all packets share, on two shards under full
+    // traffic, and a packet in a thousand makes the function panic while it has the counter claimed.
+    let fragile = Arc::new(nf(|frame, state: &Tickets, txn| {
+        let ticket = txn.update(&state.next, 0, |next| next.unwrap_or(0) + 1)?;
+        assert!(ticket % 1_000 != 500 || frame.bytes()[49] % 2 == 0, "now and then");
+        Ok(Verdict::Forward)
+    }));
+    let nfs: [Arc<dyn AnyNf>; 2] = [fragile, tickets()];
+    let options = LiveOptions { shards: 2, idle: Idle::YIELD, ..LiveOptions::default() };
+    let mut rig = Rig::new(plan(2, 1, 2, 8), &nfs, options);
+    let mut random = Entropy::new(5);
+    for _ in 0..4 {
+        rig.send(2_000, &mut random);
+        let (end, before) = (Instant::now() + Duration::from_secs(60), rig.tickets.len());
+        while rig.tickets.len() == before && Instant::now() < end {
+            rig.settle();
+        }
+        assert!(rig.tickets.len() > before, "nothing leaves any more");
+    }
+    let outcome = rig.live.finish();
+    assert_eq!(outcome.broken, Vec::<String>::new(), "{:#?}", outcome.summary);
+}
+
+#[test]
 fn a_live_chain_that_can_not_be_is_refused() {
     // Goal: a sentence, not a panic. Method: more shards than lanes.
     let (inside, outside) = (memory_device(8).0, memory_device(8).0);

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// The cores to run on; default: all that the process may use
     #[arg(long, value_name = "CORE,…", value_delimiter = ',', requires = "inside")]
     cores: Vec<usize>,
-    /// What idle cores do: spin (fastest, for cores of their own), yield, or sleep
+    /// What idle cores do; spin is for cores of their own
     #[arg(long, value_name = "WAY", default_value = "sleep", value_parser = ["spin", "yield", "sleep"], requires = "inside")]
     idle: String,
     /// Stops after so many seconds

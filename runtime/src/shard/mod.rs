@@ -209,15 +209,9 @@ impl Shard {
             let lane = &mut self.lanes[at];
             let number = lane.number;
             let crowded = receive(lane, now, &mut self.out.pool, &mut self.inbox);
-            let busy = !self.inbox.is_empty() || node.has_news(number);
-            any |= busy;
-            if busy || ticks {
-                node.accept(number, &mut self.inbox, now, &mut self.out);
-                if ticks {
-                    node.tick(number, now, &mut self.out);
-                }
-                let (full, rests) = (!node.has_room(number) || crowded, node.is_idle(number));
-                self.place.publish(number, full, rests);
+            any |= !self.inbox.is_empty();
+            if let Some(state) = node.turn(number, &mut self.inbox, now, ticks, &mut self.out) {
+                self.place.publish(number, !state.has_room || crowded, state.is_idle);
                 self.send(now);
             }
         }

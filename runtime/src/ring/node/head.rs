@@ -51,6 +51,11 @@ impl Open {
         self.work.held = held;
     }
 
+    /// Gives back what the open unit has claimed.
+    pub(super) fn let_go(&mut self) {
+        self.work.held.release();
+    }
+
     #[cfg(feature = "simulation")]
     pub(super) fn provoke_conflicts(&mut self, entropy: Entropy, chance: f64) {
         self.work.conflicts = Some((entropy, chance));

@@ -335,6 +335,12 @@ impl Lane {
         self.retained = Retained::default();
     }
 
+    /// Gives back all claims, in the middle of whatever it was at.
+    pub(super) fn let_go(&mut self) {
+        self.open.let_go();
+        self.held.iter_mut().for_each(Held::release);
+    }
+
     /// All stores are here: tells the predecessor all, and repairs as soon as the successor has told what it has.
     pub(super) fn rise(&mut self, core: Arc<Core>) {
         self.set_core(core);

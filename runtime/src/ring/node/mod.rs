@@ -38,7 +38,7 @@ use crate::state::Layout;
 use crate::stats::NodeStats;
 use lane::{Core, Lane};
 use recover::Control;
-pub use shared::SharedNode;
+pub use shared::{LaneState, SharedNode};
 #[cfg(feature = "simulation")]
 pub use simulation::hash_packet;
 

@@ -58,15 +58,45 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl SharedNode {
-    /// Gives one lane a turn; see [`Node::accept`].
-    pub fn accept(&self, lane: usize, burst: &mut Vec<Packet>, now: Now, out: &mut Output) {
-        lock(&self.lanes[lane].0).accept(burst, now, out);
-    }
+/// How a lane stands at the end of its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneState {
+    /// The node is up, and no bound of the lane is reached.
+    pub has_room: bool,
+    /// Nothing waits in the lane.
+    pub is_idle: bool,
+}
 
-    /// Lets time pass in one lane; see [`Node::tick`].
-    pub fn tick(&self, lane: usize, now: Now, out: &mut Output) {
-        lock(&self.lanes[lane].0).tick(now, out);
+/// A lane that has its turn. Where its network function panics, it lets go of what it has claimed, for others wait for that.
+struct InTurn<'a>(MutexGuard<'a, Lane>);
+
+impl Drop for InTurn<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.let_go();
+        }
+    }
+}
+
+impl SharedNode {
+    /// Gives one lane a turn: [`Node::accept`], and where `ticks` also [`Node::tick`]. `None` where there was nothing to do.
+    pub fn turn(
+        &self,
+        lane: usize,
+        burst: &mut Vec<Packet>,
+        now: Now,
+        ticks: bool,
+        out: &mut Output,
+    ) -> Option<LaneState> {
+        let mut lane = InTurn(lock(&self.lanes[lane].0));
+        if burst.is_empty() && !ticks && !lane.0.has_news() {
+            return None;
+        }
+        lane.0.accept(burst, now, out);
+        if ticks {
+            lane.0.tick(now, out);
+        }
+        Some(LaneState { has_room: lane.0.is_up() && lane.0.has_room(), is_idle: lane.0.is_idle() })
     }
 
     /// Lets time pass for the node as a whole: copies go on. One shard does so.
@@ -94,22 +124,6 @@ impl SharedNode {
     /// See [`Node::is_up`].
     pub fn is_up(&self) -> bool {
         lock(&self.control).is_up()
-    }
-
-    /// Whether the node is up, and no bound of a lane is reached.
-    pub fn has_room(&self, lane: usize) -> bool {
-        let lane = lock(&self.lanes[lane].0);
-        lane.is_up() && lane.has_room()
-    }
-
-    /// See [`Node::is_idle`]; of one lane.
-    pub fn is_idle(&self, lane: usize) -> bool {
-        lock(&self.lanes[lane].0).is_idle()
-    }
-
-    /// Whether another lane did something that one may wait for.
-    pub fn has_news(&self, lane: usize) -> bool {
-        lock(&self.lanes[lane].0).has_news()
     }
 
     /// See [`Node::frames_inside`].
