@@ -265,6 +265,23 @@ impl Lane {
             && !self.view.accepts(predecessor, packet.meta.incarnation)
     }
 
+    /// Gives back all that is claimed, as it is, after a panic.
+    pub(super) fn release_claims(&mut self) {
+        self.held.iter_mut().for_each(Held::release);
+        self.open.release_claims();
+    }
+
+    /// See [`SharedNode::bury`].
+    ///
+    /// [`SharedNode::bury`]: super::SharedNode::bury
+    pub(super) fn bury(&mut self) -> (NodeStats, usize) {
+        let frames = self.frames_inside();
+        self.open.lose_frames();
+        self.hold = Hold::default();
+        self.waiting.clear();
+        (std::mem::take(&mut self.stats), frames)
+    }
+
     pub(super) fn refuse(&mut self, packet: Packet, reason: &'static str, out: &mut Output) {
         self.stats.refused.count(reason);
         self.stats.lost += u64::from(packet.meta.kind == Kind::Frame);
