@@ -171,8 +171,15 @@ impl Shard {
                 }
             }
         }
-        (self.out.caught_up, self.out.unrecoverable) = (false, None);
-        self.out.control.drain(..).for_each(|(_, packet)| self.out.pool.give(packet));
+        // After a panic also what its last turn had done: what left later would leave out of order.
+        let Output { forward, backward, released, control, pool, caught_up, unrecoverable } = &mut self.out;
+        (*caught_up, *unrecoverable) = (false, None);
+        let beside = control.drain(..).map(|(_, packet)| packet);
+        let unsent = forward.drain(..).chain(backward.drain(..)).chain(released.drain(..)).chain(beside);
+        for packet in unsent {
+            self.place.lose(u64::from(packet.meta.kind == Kind::Frame));
+            pool.give(packet);
+        }
     }
 
     /// The incarnation of the node that the shard has; 0 where it has none.
