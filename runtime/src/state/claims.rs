@@ -24,10 +24,13 @@ struct Words {
     writes: AtomicU64,
 }
 
+/// Lanes that have words. (Each more multiplies what loom has to try.)
+const LANES: usize = if cfg!(loom) { 3 } else { MAX_LANES };
+
 /// What the lanes of a node claim of one store.
 #[derive(Debug)]
 pub(crate) struct Claims {
-    lanes: [Words; MAX_LANES],
+    lanes: [Words; LANES],
     /// The queue: the next ticket, and the one whose turn it is.
     tickets: AtomicU32,
     turn: AtomicU32,
@@ -144,6 +147,15 @@ impl Held {
         true
     }
 
+    /// Claims partitions to read and write, and waits for them. Nothing of the store may be held, and whoever holds other
+    /// stores meanwhile must have claimed them in an order that all lanes keep.
+    pub(crate) fn await_write(&mut self, wanted: PartitionSet) {
+        if !self.claim_write(wanted) {
+            self.queue();
+            self.claim_write(wanted);
+        }
+    }
+
     /// Waits until this lane is first in the queue; from then on its claims wait and are never refused. It must hold
     /// nothing: whoever is in front of it may wait for that.
     pub(crate) fn queue(&mut self) {
@@ -211,3 +223,7 @@ impl fmt::Debug for Held {
             .finish()
     }
 }
+
+#[cfg(all(test, loom))]
+#[path = "claims_loom.rs"]
+mod loom_tests;

@@ -51,8 +51,13 @@ impl Open {
         self.work.held = held;
     }
 
-    /// Gives back what the open unit has claimed.
-    pub(super) fn let_go(&mut self) {
+    /// The node is dead.
+    pub(super) fn lose_frames(&mut self) {
+        self.frames.clear();
+    }
+
+    /// See [`Lane::release_claims`].
+    pub(super) fn release_claims(&mut self) {
         self.work.held.release();
     }
 

@@ -3,6 +3,10 @@
 //! A shard locks a lane for one turn; nobody else wants it then, so that the lock costs one exchange on a line that the
 //! shard has anyhow. What concerns the node as a whole (views, copies) locks all lanes: between turns no lane holds a
 //! claim or has anything open, so the node is then as still as if one shard had it alone.
+//!
+//! A lane whose network function panicked is left as it was, in the middle of its turn: it gives back what it has claimed,
+//! for others wait for that, and has no turn any more. The other lanes go on until their shards hear that the node is dead;
+//! but the node as a whole does nothing: what it gave away could lack what that lane has applied and not passed on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +18,7 @@ use super::{Lanes, Node, Output};
 use crate::clock::Now;
 use crate::limits::MAX_LANES;
 use crate::packet::Packet;
-use crate::ring::view::View;
+use crate::ring::view::{Incarnation, View};
 use crate::stats::NodeStats;
 
 /// See the [module](self).
@@ -36,6 +40,17 @@ impl From<Node> for SharedNode {
         lanes.iter_mut().for_each(|lane| lane.set_core(control.core.clone()));
         let lanes = lanes.into_iter().map(|lane| Padded(Mutex::new(lane))).collect();
         SharedNode { control: Mutex::new(control), lanes }
+    }
+}
+
+/// A lane in its turn.
+struct InTurn<'a>(MutexGuard<'a, Lane>);
+
+impl Drop for InTurn<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.release_claims();
+        }
     }
 }
 
@@ -67,19 +82,9 @@ pub struct LaneState {
     pub is_idle: bool,
 }
 
-/// A lane that has its turn. Where its network function panics, it lets go of what it has claimed, for others wait for that.
-struct InTurn<'a>(MutexGuard<'a, Lane>);
-
-impl Drop for InTurn<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.let_go();
-        }
-    }
-}
-
 impl SharedNode {
     /// Gives one lane a turn: [`Node::accept`], and where `ticks` also [`Node::tick`]. `None` where there was nothing to do.
+    /// Of a lane that has panicked, the packets are lost.
     pub fn turn(
         &self,
         lane: usize,
@@ -88,15 +93,34 @@ impl SharedNode {
         ticks: bool,
         out: &mut Output,
     ) -> Option<LaneState> {
-        let mut lane = InTurn(lock(&self.lanes[lane].0));
-        if burst.is_empty() && !ticks && !lane.0.has_news() {
+        let Some(mut turn) = self.turn_of(lane) else {
+            let mut lane = lock(&self.lanes[lane].0);
+            burst.drain(..).for_each(|packet| lane.refuse(packet, "panicked", out));
+            return None;
+        };
+        let lane = &mut turn.0;
+        if burst.is_empty() && !ticks && !lane.has_news() {
             return None;
         }
-        lane.0.accept(burst, now, out);
+        lane.accept(burst, now, out);
         if ticks {
-            lane.0.tick(now, out);
+            lane.tick(now, out);
         }
-        Some(LaneState { has_room: lane.0.is_up() && lane.0.has_room(), is_idle: lane.0.is_idle() })
+        Some(LaneState { has_room: lane.is_up() && lane.has_room(), is_idle: lane.is_idle() })
+    }
+
+    fn turn_of(&self, lane: usize) -> Option<InTurn<'_>> {
+        self.lanes[lane].0.lock().ok().map(InTurn)
+    }
+
+    /// Whether a lane has panicked. Such a node must not be had alone: the lane would go on in the middle of a transaction.
+    pub fn has_panicked(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.0.is_poisoned())
+    }
+
+    /// The node's incarnation.
+    pub fn incarnation(&self) -> Incarnation {
+        lock(&self.control).core.incarnation
     }
 
     /// Lets time pass for the node as a whole: copies go on. One shard does so.
@@ -113,6 +137,7 @@ impl SharedNode {
                 messages.drain(..).for_each(|packet| control.hear(packet, lanes, now, out));
                 control.copy_on(lanes, out);
             });
+            messages.drain(..).for_each(|unheard| out.pool.give(unheard));
         }
     }
 
@@ -126,23 +151,24 @@ impl SharedNode {
         lock(&self.control).is_up()
     }
 
-    /// See [`Node::frames_inside`].
-    pub fn frames_inside(&self) -> usize {
-        self.lanes.iter().map(|lane| lock(&lane.0).frames_inside()).sum()
+    /// The node is dead, and with it a lane: what that has counted, and the frames that were in it. The second time there is
+    /// nothing any more.
+    pub fn bury(&self, lane: usize) -> (NodeStats, usize) {
+        lock(&self.lanes[lane].0).bury()
     }
 
-    /// See [`Node::stats`].
-    pub fn stats(&self) -> NodeStats {
-        let mut stats = lock(&self.control).stats.clone();
-        self.lanes.iter().for_each(|lane| stats.add(&lock(&lane.0).stats));
-        stats
+    /// As [`SharedNode::bury`]: what was counted beside the lanes.
+    pub fn bury_control(&self) -> NodeStats {
+        std::mem::take(&mut lock(&self.control).stats)
     }
 
-    /// Does something with the whole node, while no lane is at work.
-    fn whole<R>(&self, act: impl FnOnce(&mut Control, &mut Lanes<'_>) -> R) -> R {
+    /// Does something with the whole node, while no lane is at work; nothing where one has panicked.
+    fn whole(&self, act: impl FnOnce(&mut Control, &mut Lanes<'_>)) {
         let mut control = lock(&self.control);
-        let mut guards: SmallVec<[MutexGuard<'_, Lane>; MAX_LANES]> =
-            self.lanes.iter().map(|lane| lock(&lane.0)).collect();
-        act(&mut control, &mut guards.iter_mut().map(|guard| &mut **guard).collect())
+        let guards: Result<SmallVec<[MutexGuard<'_, Lane>; MAX_LANES]>, _> =
+            self.lanes.iter().map(|lane| lane.0.lock()).collect();
+        if let Ok(mut guards) = guards {
+            act(&mut control, &mut guards.iter_mut().map(|guard| &mut **guard).collect());
+        }
     }
 }
