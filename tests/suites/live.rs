@@ -39,7 +39,7 @@ fn tickets() -> Arc<dyn AnyNf> {
 
 /// A live chain, and the ends of its ports.
 struct Rig {
-    live: Live,
+    live: Option<Live>,
     inside: Duplex,
     outside: Duplex,
     pool: Pool,
@@ -61,7 +61,11 @@ impl Rig {
         let sides = Sides { inside: inside_port, outside: outside_port };
         let live = Live::start(plan, stages, sides, options).expect("threads and a sound plan");
         let (pool, sent, seen) = (Pool::default(), HashMap::new(), HashMap::new());
-        Rig { live, inside, outside, pool, sent, seen, tickets: Vec::new() }
+        Rig { live: Some(live), inside, outside, pool, sent, seen, tickets: Vec::new() }
+    }
+
+    fn live(&mut self) -> &mut Live {
+        self.live.as_mut().expect("it runs until the rig is finished")
     }
 
     /// Sends `count` packets of random flows, as fast as they are taken, and takes what comes out.
@@ -102,7 +106,7 @@ impl Rig {
     fn settle(&mut self) {
         let (mut last, mut quiet) = (0, Instant::now());
         while quiet.elapsed() < Duration::from_millis(60) {
-            self.live.watch(Duration::from_millis(2));
+            self.live().watch(Duration::from_millis(2));
             self.take();
             if self.tickets.len() != last {
                 (last, quiet) = (self.tickets.len(), Instant::now());
@@ -113,6 +117,8 @@ impl Rig {
     /// Ends the chain, and checks order within flows, that no ticket is given twice, and the chain's own promises.
     fn finish(mut self) -> (LiveOutcome, usize) {
         self.settle();
+        let outcome = self.live.take().expect("it is finished once").finish();
+        self.take(); // what came out while the chain was drained
         for (flow, sequence) in &self.seen {
             assert!(sequence.windows(2).all(|pair| pair[0] < pair[1]), "flow {flow} left as {sequence:?}");
         }
@@ -120,7 +126,6 @@ impl Rig {
         self.tickets.sort_unstable();
         self.tickets.dedup();
         assert_eq!(self.tickets.len(), came, "a ticket was given twice");
-        let outcome = self.live.finish();
         assert_eq!(outcome.broken, Vec::<String>::new(), "{:#?}", outcome.summary);
         (outcome, came)
     }
@@ -159,10 +164,10 @@ fn a_node_that_dies_is_replaced_and_no_ticket_is_given_twice() {
             rig.send(4_000, &mut random);
             rig.settle();
             rig.send(1_000, &mut random);
-            assert!(rig.live.crash(node), "all others are up");
+            assert!(rig.live().crash(node), "all others are up");
             rig.send(1_000, &mut random);
             rig.settle();
-            assert_eq!(rig.live.recoveries().len(), node + 1, "{shards} shards");
+            assert_eq!(rig.live().recoveries().len(), node + 1, "{shards} shards");
         }
         let (_, came) = rig.finish();
         assert!(came >= 12_000, "{came} of 18,000 came");
@@ -177,9 +182,9 @@ fn shards_come_and_go_under_traffic_without_loss_or_disorder() {
     let mut random = Entropy::new(3);
     for shards in [1, 4, 3, 1, 2] {
         rig.send(2_000, &mut random);
-        rig.live.set_shards(1, shards);
+        rig.live().set_shards(1, shards);
         rig.send(2_000, &mut random);
-        assert_eq!((rig.live.shards(0), rig.live.shards(1)), (2, shards));
+        assert_eq!((rig.live().shards(0), rig.live().shards(1)), (2, shards));
     }
     let (outcome, came) = rig.finish();
     assert_eq!((came as u64, outcome.summary.packets.lost), (outcome.ports[0].received, 0));
@@ -194,11 +199,11 @@ fn faulty_links_cost_frames_but_no_state() {
     let mut random = Entropy::new(11);
     rig.send(5_000, &mut random);
     rig.settle();
-    assert!(rig.live.crash(0));
+    assert!(rig.live().crash(0));
     rig.send(5_000, &mut random);
     rig.settle();
     assert!(rig.tickets.len() > 4_500, "{}", rig.tickets.len());
-    let outcome = rig.live.finish();
+    let outcome = rig.live.take().expect("it runs").finish();
     assert_eq!(outcome.broken, Vec::<String>::new(), "{:#?}", outcome.summary);
     assert_eq!(outcome.summary.recoveries.len(), 1);
 }
@@ -222,11 +227,11 @@ fn a_network_function_that_panics_is_replaced() {
             rig.settle();
             // A panic is told with its whole stack, which takes long the first time.
             let end = Instant::now() + Duration::from_secs(30);
-            while port == 0x10d && rig.live.recoveries().is_empty() && Instant::now() < end {
-                rig.live.watch(Duration::from_millis(5));
+            while port == 0x10d && rig.live().recoveries().is_empty() && Instant::now() < end {
+                rig.live().watch(Duration::from_millis(5));
             }
         }
-        let outcome = rig.live.finish();
+        let outcome = rig.live.take().expect("it runs").finish();
         assert_eq!(outcome.broken, Vec::<String>::new(), "{:#?}", outcome.summary);
         let (released, recoveries) = (outcome.summary.packets.released, outcome.summary.recoveries.len());
         assert_eq!((released, recoveries), (2, 1), "{:#?}", outcome.summary);
@@ -255,7 +260,7 @@ fn a_panic_under_claims_stops_no_other_shard() {
         }
         assert!(rig.tickets.len() > before, "nothing leaves any more");
     }
-    let outcome = rig.live.finish();
+    let outcome = rig.live.take().expect("it runs").finish();
     assert_eq!(outcome.broken, Vec::<String>::new(), "{:#?}", outcome.summary);
 }
 
