@@ -73,7 +73,7 @@ impl Wire {
         let spec = edge::spec(&[&format!("nat.external={NAT}")]);
         let stages = spec.stages.into_iter().map(|stage| ChainStage { name: stage.name, nf: stage.nf });
         let options = LiveOptions { faults, ..LiveOptions::default() };
-        Live::start(spec.plan, stages.collect(), sides, options).expect("threads and a sound chain")
+        Live::start(spec.plan, stages.collect(), sides, &options).expect("threads and a sound chain")
     }
 
     /// Does `work`, while the chain is looked after. `between` is asked again and again meanwhile.

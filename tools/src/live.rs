@@ -66,7 +66,7 @@ pub(crate) fn run(spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool
     };
     let (options, crashes, burst) = (args.options(&spec), spec.crashes, spec.plan);
     let stages = spec.stages.into_iter().map(|stage| ChainStage { name: stage.name, nf: stage.nf }).collect();
-    let live = match Live::start(burst, stages, sides, options) {
+    let live = match Live::start(burst, stages, sides, &options) {
         Ok(live) => live,
         Err(error) => return fail(Failure::Usage, error),
     };

@@ -135,11 +135,11 @@ impl Live {
         plan: Plan,
         stages: Vec<ChainStage>,
         sides: Sides,
-        options: LiveOptions,
+        options: &LiveOptions,
     ) -> Result<Self, LiveError> {
         let clock = Clock::default();
-        let mut crew = Crew { clock, nodes: plan.nodes(), workers: start_workers(&options, clock)? };
-        let supervisor = Supervisor::start(plan, stages, sides, &options, &mut crew)?;
+        let mut crew = Crew { clock, nodes: plan.nodes(), workers: start_workers(options, clock)? };
+        let supervisor = Supervisor::start(plan, stages, sides, options, &mut crew)?;
         Ok(Live { supervisor: Some(supervisor), crew })
     }
 

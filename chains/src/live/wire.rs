@@ -108,20 +108,29 @@ fn wire(plan: &Plan, faults: Faults) -> (Vec<Vec<LaneLinks>>, [Vec<Duplex>; 2]) 
     let empty = |number| LaneLinks { number, before: None, after: None, inside: None, outside: None };
     let mut all: Vec<Vec<LaneLinks>> = (0..nodes).map(|_| (0..lanes).map(empty).collect()).collect();
     let mut edges = [Vec::new(), Vec::new()];
-    for lane in 0..lanes {
-        for node in (0..nodes).filter(|_| nodes > 1) {
-            let (here, there) = duplex(LINK);
-            let seed = |end: usize| 1 << 62 | (lane as u64) << 32 | (2 * node + end) as u64;
-            let faulty = |end, number| Fault::new(end, faults, Entropy::stream(plan.seed, seed(number)));
-            all[node][lane].after = Some(faulty(here, 0));
-            all[plan.successor(node)][lane].before = Some(faulty(there, 1));
-        }
-        let (edge, first) = duplex(LINK);
-        edges[0].push(edge);
-        all[0][lane].inside = Some(first);
-        let (edge, last) = duplex(LINK);
-        edges[1].push(edge);
-        all[plan.last()][lane].outside = Some(last);
-    }
+    (0..lanes).for_each(|lane| wire_lane(plan, faults, lane, &mut all, &mut edges));
     (all, edges)
+}
+
+fn wire_lane(
+    plan: &Plan,
+    faults: Faults,
+    lane: usize,
+    all: &mut [Vec<LaneLinks>],
+    edges: &mut [Vec<Duplex>; 2],
+) {
+    let nodes = plan.nodes();
+    for node in (0..nodes).filter(|_| nodes > 1) {
+        let (here, there) = duplex(LINK);
+        let seed = |end: usize| 1 << 62 | (lane as u64) << 32 | (2 * node + end) as u64;
+        let faulty = |end, number| Fault::new(end, faults, Entropy::stream(plan.seed, seed(number)));
+        all[node][lane].after = Some(faulty(here, 0));
+        all[plan.successor(node)][lane].before = Some(faulty(there, 1));
+    }
+    let (edge, first) = duplex(LINK);
+    edges[0].push(edge);
+    all[0][lane].inside = Some(first);
+    let (edge, last) = duplex(LINK);
+    edges[1].push(edge);
+    all[plan.last()][lane].outside = Some(last);
 }
