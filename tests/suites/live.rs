@@ -52,14 +52,14 @@ struct Rig {
 const FLOWS: u64 = 64;
 
 impl Rig {
-    fn new(plan: Plan, nfs: &[Arc<dyn AnyNf>], options: LiveOptions) -> Self {
+    fn new(plan: Plan, nfs: &[Arc<dyn AnyNf>], options: &LiveOptions) -> Self {
         let (inside_port, inside) = memory_device(4_096);
         let (outside_port, outside) = memory_device(4_096);
         let stage =
             |(at, nf): (usize, &Arc<dyn AnyNf>)| ChainStage { name: format!("s{at}"), nf: nf.clone() };
         let stages = nfs.iter().enumerate().map(stage).collect();
         let sides = Sides { inside: inside_port, outside: outside_port };
-        let live = Live::start(plan, stages, sides, &options).expect("threads and a sound plan");
+        let live = Live::start(plan, stages, sides, options).expect("threads and a sound plan");
         let (pool, sent, seen) = (Pool::default(), HashMap::new(), HashMap::new());
         Rig { live: Some(live), inside, outside, pool, sent, seen, tickets: Vec::new() }
     }
@@ -143,7 +143,7 @@ fn shards_that_share_a_counter_lose_no_count_and_no_order() {
     // run at once; every packet must come, in its flow's order, with a ticket of its own, up to the number of packets.
     for (shards, unit) in [(1, 1), (2, 1), (2, 32), (4, 8)] {
         let options = LiveOptions { shards, idle: Idle::YIELD, ..LiveOptions::default() };
-        let mut rig = Rig::new(plan(2, 1, shards, unit), &[tickets(), tickets()], options);
+        let mut rig = Rig::new(plan(2, 1, shards, unit), &[tickets(), tickets()], &options);
         rig.send(20_000, &mut Entropy::new(shards as u64));
         let (outcome, came) = rig.finish();
         let ports = &outcome.ports[0];
@@ -158,7 +158,7 @@ fn a_node_that_dies_is_replaced_and_no_ticket_is_given_twice() {
     // with two; whatever left has tickets of its own, and replicas are equal at the end.
     for shards in [1, 2] {
         let options = LiveOptions { shards, idle: Idle::YIELD, ..LiveOptions::default() };
-        let mut rig = Rig::new(plan(3, 1, shards, 8), &[tickets(), tickets(), tickets()], options);
+        let mut rig = Rig::new(plan(3, 1, shards, 8), &[tickets(), tickets(), tickets()], &options);
         let mut random = Entropy::new(7);
         for node in 0..3 {
             rig.send(4_000, &mut random);
@@ -178,7 +178,7 @@ fn a_node_that_dies_is_replaced_and_no_ticket_is_given_twice() {
 fn shards_come_and_go_under_traffic_without_loss_or_disorder() {
     // Goal: elastic. Method: a node changes its number of shards while packets pass; the others have other numbers.
     let options = LiveOptions { shards: 2, idle: Idle::YIELD, ..LiveOptions::default() };
-    let mut rig = Rig::new(plan(2, 1, 4, 8), &[tickets(), tickets()], options);
+    let mut rig = Rig::new(plan(2, 1, 4, 8), &[tickets(), tickets()], &options);
     let mut random = Entropy::new(3);
     for shards in [1, 4, 3, 1, 2] {
         rig.send(2_000, &mut random);
@@ -195,7 +195,7 @@ fn faulty_links_cost_frames_but_no_state() {
     // Goal: repair works on threads. Method: loss, doubles and reordering on every link of the ring, a crash in the middle.
     let faults = Faults { loss: 0.01, duplicate: 0.01, reorder: 0.01, delay: 0.0 };
     let options = LiveOptions { faults, idle: Idle::YIELD, ..LiveOptions::default() };
-    let mut rig = Rig::new(plan(2, 1, 1, 8), &[tickets(), tickets()], options);
+    let mut rig = Rig::new(plan(2, 1, 1, 8), &[tickets(), tickets()], &options);
     let mut random = Entropy::new(11);
     rig.send(5_000, &mut random);
     rig.settle();
@@ -219,7 +219,7 @@ fn a_network_function_that_panics_is_replaced() {
     for shards in [1, 2] {
         let nfs: [Arc<dyn AnyNf>; 2] = [poisoned.clone(), Arc::new(monitor(MonitorConfig::default()))];
         let options = LiveOptions { shards, ..LiveOptions::default() };
-        let mut rig = Rig::new(plan(2, 1, shards, 1), &nfs, options);
+        let mut rig = Rig::new(plan(2, 1, shards, 1), &nfs, &options);
         let frame = |port: u16| FrameBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1]).udp(port, 53, &[0; 16]);
         for port in [0x100u16, 0x10d, 0x101] {
             let context = &mut PortContext { now: 0, pool: &mut rig.pool };
@@ -250,7 +250,7 @@ fn a_panic_under_claims_stops_no_other_shard() {
     }));
     let nfs: [Arc<dyn AnyNf>; 2] = [fragile, tickets()];
     let options = LiveOptions { shards: 2, idle: Idle::YIELD, ..LiveOptions::default() };
-    let mut rig = Rig::new(plan(2, 1, 2, 8), &nfs, options);
+    let mut rig = Rig::new(plan(2, 1, 2, 8), &nfs, &options);
     let mut random = Entropy::new(5);
     for _ in 0..4 {
         rig.send(2_000, &mut random);
