@@ -55,7 +55,8 @@ fn a_capture_passes_a_live_chain_and_every_packet_is_accounted_for() {
     for shards in ["1", "2"] {
         let set = format!("shards={shards}");
         let args = ["run", "monitor -> gen", "--in", &inside, "--out", &outside, "--set", &set];
-        let more = ["--crash", "monitor@2000", "--for", "2", "--json"];
+        let more = ["--crash", "monitor@2000", "--for", "2", "--json", "--set", "lanes=2"];
+        let more = [&more[..], &["--reshard", "gen=2@1000", "--reshard", "monitor=1@3000"]].concat();
         let output = run(&[&args[..], &more].concat());
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
         let summary: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
@@ -109,6 +110,26 @@ fn what_is_missing_is_said_in_one_sentence() {
         &["run", "monitor", "--in", "pcap:x", "--out", "pcap:y", "--read", "z"],
         &["run", "monitor", "--in", "pcap:x", "--out", "pcap:y", "--set", "shards=9"],
         &["run", "monitor", "--in", "pcap:x", "--out", "pcap:y", "--idle", "never"],
+        &[
+            "run",
+            "monitor",
+            "--in",
+            "pcap:,write=/dev/null",
+            "--out",
+            "pcap:,write=/dev/null",
+            "--reshard",
+            "nat=1@5",
+        ],
+        &[
+            "run",
+            "monitor",
+            "--in",
+            "pcap:,write=/dev/null",
+            "--out",
+            "pcap:,write=/dev/null",
+            "--reshard",
+            "monitor=2@5",
+        ],
     ] {
         assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
     }
