@@ -26,6 +26,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     times.step("lint", step::LINT.command, || step::LINT.run(&[]))?;
     times.step("documentation", step::DOC.command, || step::DOC.run(&[]))?;
     let skips = times.step("tests", step::TEST.command, || step::TEST_ALOUD.run_watching(SKIP_MARK))?;
+    let loom = step::INTERLEAVINGS;
+    times.step("interleavings", loom.command, || loom.run(&[]))?;
     times.step("example: a first network function", FIRST_NF.command, || FIRST_NF.run(&[]))?;
     times.step("example: crash and recover", CRASH_AND_RECOVER.command, || CRASH_AND_RECOVER.run(&[]))?;
     times.step("the README's chain", RUN_CHAIN.command, || RUN_CHAIN.run(&[]))?;

@@ -19,6 +19,11 @@ pub(crate) const TEST: Step = Step::new("cargo test --workspace --locked");
 /// The same with the tests' own output, which the test harness otherwise keeps for failures.
 pub(crate) const TEST_ALOUD: Step = Step { env: &[("RUST_TEST_NOCAPTURE", "1")], ..TEST };
 
+/// Tries every interleaving of what shards share. It has a directory of its own: all crates are built anew for it.
+pub(crate) const INTERLEAVINGS: Step =
+    Step::new("cargo test --locked --target-dir target/loom -p pannier-runtime --lib loom")
+        .with_env(&[("RUSTFLAGS", "--cfg loom")]);
+
 /// A command line and the environment that it needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
