@@ -14,6 +14,7 @@ use pannier_chains::ChainStage;
 use pannier_chains::live::{Host, LiveOptions, Sides, Supervisor};
 use pannier_runtime::clock::Now;
 use pannier_runtime::entropy::Entropy;
+use pannier_runtime::mutant::{self, Mutant};
 use pannier_runtime::packet::{Packet, Pool};
 use pannier_runtime::port::{Duplex, Faults, Port, PortContext, memory_device};
 use pannier_runtime::ring::Plan;
@@ -21,6 +22,8 @@ use pannier_runtime::shard::{Actor, Turn, take_turn};
 use pannier_runtime::wire::FrameBuilder;
 use pannier_runtime::{AnyNf, TxnResult, Verdict, nf, state};
 
+/// Mutants that this suite notices, and the simulator does not: its nodes do not panic.
+pub(crate) const MUTANTS: &[Mutant] = &[Mutant::PanickedLane];
 /// Schedules, each of its own seed.
 const SEEDS: u64 = 1_500;
 /// Steps of a schedule before the chain is ended.
@@ -280,4 +283,17 @@ fn shards_keep_the_promises_in_any_order_of_their_turns() {
     }
     println!("{left} packets left, {recoveries} nodes were replaced");
     assert!(first.is_some() || (left > 100_000 && recoveries > 1_000), "{left}, {recoveries}");
+}
+
+#[test]
+fn shards_that_break_a_rule_are_noticed() {
+    // Goal: the suite sees each kind of fault that shards can bring. Method: one broken rule at a time, until a schedule
+    // fails.
+    for &mutant in MUTANTS.iter().chain(&[Mutant::SilentLane, Mutant::LostInReshard]) {
+        mutant::activate(Some(mutant));
+        let caught = (0..SEEDS).find(|&seed| std::panic::catch_unwind(|| play(seed)).is_err());
+        mutant::activate(None);
+        println!("| `{}` | {caught:?} |", mutant.name());
+        assert!(caught.is_some(), "nobody noticed {}", mutant.name());
+    }
 }

@@ -8,6 +8,20 @@
 //! undone. Then it *queues*. Whoever is first in the queue keeps its claims and waits for those of the others; all others
 //! never wait while they hold a claim. So nothing waits in a circle, and since the queue is fair, every transaction runs
 //! at most twice.
+//!
+//! # Orderings
+//! What `claims_loom.rs` says when each is weakened (to relaxed, the fence to acquire and release):
+//!
+//! | what | noticed | why |
+//! |---|---|---|
+//! | the fence of [`Shared::granted`] | yes | two that announce claims at once would both overlook the other's |
+//! | both loads of [`Claims::in_the_way`] | yes | rows would be touched before what was done to them is seen |
+//! | the stores that announce | yes | they hide the store that released: who sees them must see what was before that |
+//! | the stores that release | yes | as the loads |
+//! | the stores that take a refused claim back | no | the fence is between them and all that was done before |
+//! | ticket and turn | no | they say who waits; what was done is seen through the words |
+//!
+//! The last two are as strong as the others all the same: they are on no path that is short of time.
 
 use std::fmt;
 use std::sync::Arc;

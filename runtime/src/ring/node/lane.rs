@@ -154,7 +154,8 @@ impl Lane {
     pub(super) fn set_core(&mut self, core: Arc<Core>) {
         let held =
             |store: &Option<Store>| store.as_ref().map_or_else(Held::whole, |s| s.held_by(self.number));
-        self.held = core.stores.iter().map(held).collect();
+        self.held.clear();
+        self.held.extend(core.stores.iter().map(held));
         self.open.set_held(core.store(core.index).map_or_else(Held::whole, |s| s.held_by(self.number)));
         self.core = core;
     }

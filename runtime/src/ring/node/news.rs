@@ -147,4 +147,22 @@ mod loom_tests {
             writer.join().expect("it does not panic");
         });
     }
+
+    #[test]
+    fn loom_no_commit_is_seen_ahead_of_its_version() {
+        // Goal: what is known to be committed is known to be here. Method: a lane applies, hears the commit, and raises it;
+        // another looks at the commit first and at the version then.
+        loom::model(|| {
+            let vectors = || LiveVector::from(Vector::default());
+            let shared = Arc::new((vectors(), vectors()));
+            let other = Arc::clone(&shared);
+            let writer = thread::spawn(move || {
+                other.0.set(0, 1);
+                other.1.raise(0, 1, true);
+            });
+            let committed = shared.1.version(0);
+            assert!(shared.0.version(0) >= committed);
+            writer.join().expect("it does not panic");
+        });
+    }
 }

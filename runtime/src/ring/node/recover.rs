@@ -261,7 +261,8 @@ impl Control {
             return Err(Damage::Record);
         }
         // Each goes back to its lane: there the oldest depends on nothing that stands behind it, so that repair gets on.
-        units.into_iter().for_each(|(lane, unit)| lanes[lane].retained.push(unit, 0));
+        let home = |lane| if mutant::is(Mutant::OneLaneRepair) { 0 } else { lane };
+        units.into_iter().for_each(|(lane, unit)| lanes[home(lane)].retained.push(unit, 0));
         joining.pending.retain(|&(_, from)| from != source);
         stores.into_iter().for_each(|(stage, store)| joining.stores[stage] = Some(store));
         Ok(())

@@ -41,7 +41,9 @@ impl Lane {
             Ok(Status::Duplicate) => Outcome::Applied { news: false },
             Ok(Status::Ready) => {
                 let news = self.apply_ready(&unit);
-                self.core.tell(&self.core.applied);
+                if self.number == 0 || !mutant::is(Mutant::SilentLane) {
+                    self.core.tell(&self.core.applied);
+                }
                 Outcome::Applied { news }
             }
         }

@@ -17,6 +17,7 @@ use super::recover::Control;
 use super::{Lanes, Node, Output};
 use crate::clock::Now;
 use crate::limits::MAX_LANES;
+use crate::mutant::{self, Mutant};
 use crate::packet::Packet;
 use crate::ring::view::{Incarnation, View};
 use crate::stats::NodeStats;
@@ -63,7 +64,12 @@ impl From<SharedNode> for Node {
         let inboxes = lanes.iter().map(|_| Vec::new()).collect();
         let mut node = Node { control, lanes, inboxes };
         node.share(false);
-        node.lanes.iter_mut().for_each(|lane| lane.set_core(node.control.core.clone()));
+        for lane in &mut node.lanes {
+            lane.set_core(node.control.core.clone());
+            if mutant::is(Mutant::LostInReshard) {
+                lane.bury();
+            }
+        }
         node
     }
 }
@@ -115,7 +121,7 @@ impl SharedNode {
 
     /// Whether a lane has panicked. Such a node must not be had alone: the lane would go on in the middle of a transaction.
     pub fn has_panicked(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.0.is_poisoned())
+        self.lanes.iter().any(|lane| lane.0.is_poisoned()) && !mutant::is(Mutant::PanickedLane)
     }
 
     /// The node's incarnation.
