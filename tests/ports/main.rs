@@ -2,6 +2,9 @@
 
 mod af_packet;
 mod af_xdp;
+mod chain;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod netns;
 mod tap;
 mod traffic;

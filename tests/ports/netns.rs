@@ -164,10 +164,12 @@ pub(crate) fn address(namespace: &Namespace, interface: &str, [v4, v6]: [&str; 2
 /// Sleeps until one of the ports has frames, `milliseconds` at most, and returns how many have.
 pub(crate) fn sleep_on(ports: &[&Device], milliseconds: i32) -> i32 {
     let wake = |port: &&Device| {
-        let fd = port.wake_fd().expect("the port wakes sleepers").as_raw_fd();
-        libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+        let fd = port.wake_fd()?.as_raw_fd();
+        Some(libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
     };
-    let mut fds: Vec<libc::pollfd> = ports.iter().map(wake).collect();
+    let mut fds: Vec<libc::pollfd> = ports.iter().filter_map(wake).collect();
+    // A port that must be polled lets nobody sleep.
+    let milliseconds = if fds.len() < ports.len() { 0 } else { milliseconds };
     // SAFETY: the kernel writes into as many entries as there are.
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) }
 }
@@ -206,6 +208,21 @@ pub(crate) fn send_with_header(interface: &str, header_and_frame: &[u8]) {
     let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
     assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
     File::from(socket).write_all(header_and_frame).expect("the interface takes the frame");
+}
+
+/// A TAP interface of this thread's namespace, for frames with a virtio network header in front of each.
+pub(crate) fn raw_tap(interface: &str) -> File {
+    let tap = File::options().read(true).write(true).open("/dev/net/tun").expect("there are TAP interfaces");
+    // SAFETY: zeros are a value of this plain structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as i16;
+    // SAFETY: the request reads and writes one `ifreq` and keeps no pointer to it.
+    let result = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    tap
 }
 
 /// Sets an option of a socket.

@@ -5,8 +5,10 @@ use std::path::Path;
 use pannier_runtime::port::Device;
 use pannier_runtime::wire::ethernet::ethertype;
 
-use crate::netns::{Namespace, address, join, without_rights};
-use crate::traffic::{frames, open, pass, ping, poll, receive, send, tcp, try_open, udp, while_forwarding};
+use crate::netns::{Namespace, address, join, sleep_on, without_rights};
+use crate::traffic::{
+    frames, open, open_again, pass, ping, poll, receive, send, tcp, try_open, udp, while_forwarding,
+};
 
 /// A namespace, in a kernel that has TAP interfaces.
 fn namespace() -> Option<Namespace> {
@@ -73,7 +75,7 @@ fn the_mtu_is_kept() {
     namespace.ip("link set dev tap mtu 9000");
     pass(&mut tap, &mut kernel, &[short, long]);
     drop(tap);
-    let _larger = namespace.run(|| open("tap:tap,mtu=9000"));
+    let _larger = namespace.run(|| open_again("tap:tap,mtu=9000"));
 }
 
 #[test]
@@ -85,6 +87,7 @@ fn an_interface_that_goes_down_comes_back_and_one_that_is_deleted_is_told() {
     send(&mut tap, &frames[..4]);
     assert_eq!(tap.stats().send_drops.sorted(), [("the interface is down", 4)]);
     assert!((0..200).all(|_| poll(&mut tap) == Ok(0)));
+    assert_eq!(sleep_on(&[&tap], 0), 0, "an interface that is down wakes nobody");
     namespace.ip("link set dev tap up");
     drop(kernel);
     let mut kernel = namespace.run(|| open("af_packet:tap"));
@@ -109,7 +112,7 @@ fn an_interface_that_is_there_is_used() {
     let namespace = namespace.without_ipv6();
     namespace.ip("tuntap add dev kept mode tap");
     for _ in 0..2 {
-        let (mut tap, mut kernel) = namespace.run(|| (open("tap:kept"), open("af_packet:kept")));
+        let (mut tap, mut kernel) = namespace.run(|| (open_again("tap:kept"), open("af_packet:kept")));
         pass(&mut tap, &mut kernel, &frames(&[]));
     }
     namespace.ip("link show dev kept");

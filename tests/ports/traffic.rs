@@ -27,6 +27,20 @@ pub(crate) fn open(text: &str) -> Device {
     try_open(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Opens a port that has just been closed. Another test that starts a program has a copy of the old one for a moment,
+/// from fork to exec.
+pub(crate) fn open_again(text: &str) -> Device {
+    let start = Instant::now();
+    loop {
+        match try_open(text) {
+            Err(error) if error.problem.ends_with("in use") && start.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            result => return result.unwrap_or_else(|error| panic!("{error}")),
+        }
+    }
+}
+
 /// Opens a port, or says why not.
 pub(crate) fn try_open(text: &str) -> Result<Device, PortError> {
     PortSpec::parse(text)?.open()
@@ -139,7 +153,7 @@ fn look(frame: &[u8]) {
 }
 
 /// Bytes that differ everywhere.
-fn content(length: usize) -> Vec<u8> {
+pub(crate) fn content(length: usize) -> Vec<u8> {
     let next = |state: &mut u64| {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         Some((*state >> 33) as u8)
@@ -152,25 +166,23 @@ pub(crate) fn tcp(from: &Namespace, to: &Namespace, address: &str) {
     let at = SocketAddr::new(address.parse::<IpAddr>().expect("it is an address"), 7_000);
     let sent = content(BYTES);
     let listener = to.run(|| TcpListener::bind(at).expect("the address is there"));
+    let mut client = from.run(|| TcpStream::connect_timeout(&at, PATIENCE).expect("the server is reached"));
+    let (mut server, _) = listener.accept().expect("somebody has connected");
+    for stream in [&client, &server] {
+        stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+        stream.set_write_timeout(Some(PATIENCE)).expect("it is not zero");
+    }
     thread::scope(|scope| {
-        let server = scope.spawn(|| {
-            let (mut stream, _) = listener.accept().expect("somebody connects");
-            stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+        scope.spawn(|| {
             let mut arrived = vec![0; BYTES];
-            stream.read_exact(&mut arrived).expect("all of it arrives");
-            stream.write_all(&arrived[..BYTES / 2]).expect("the client listens");
-            crc32c::crc32c(&arrived)
+            server.read_exact(&mut arrived).expect("all of it arrives");
+            assert_eq!(crc32c::crc32c(&arrived), crc32c::crc32c(&sent));
+            server.write_all(&arrived[..BYTES / 2]).expect("the client listens");
         });
-        let back = from.run(|| {
-            let mut stream = TcpStream::connect_timeout(&at, PATIENCE).expect("the server is reached");
-            stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
-            stream.write_all(&sent).expect("the server listens");
-            let mut back = vec![0; BYTES / 2];
-            stream.read_exact(&mut back).expect("all of it comes back");
-            crc32c::crc32c(&back)
-        });
-        assert_eq!(server.join().expect("the server ends"), crc32c::crc32c(&sent));
-        assert_eq!(back, crc32c::crc32c(&sent[..BYTES / 2]));
+        client.write_all(&sent).expect("the server listens");
+        let mut back = vec![0; BYTES / 2];
+        client.read_exact(&mut back).expect("all of it comes back");
+        assert_eq!(crc32c::crc32c(&back), crc32c::crc32c(&sent[..BYTES / 2]));
     });
 }
 

@@ -5,6 +5,8 @@
 
 mod bench;
 mod check;
+mod lab;
+mod live;
 mod log;
 mod nfs;
 mod run;
@@ -29,6 +31,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Lab(lab::Args),
     Check(check::Args),
     Nfs(nfs::Args),
     Bench(bench::Args),
@@ -54,6 +57,7 @@ type Ended = Result<(), Failure>;
 fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
+        Command::Lab(args) => lab::lab(&args),
         Command::Check(args) => check::check(&args),
         Command::Nfs(args) => nfs::nfs(&args),
         Command::Bench(args) => bench::bench(&args),

@@ -1,4 +1,4 @@
-//! `pannier run`: a chain on captures.
+//! `pannier run`: a chain on captures, or live.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use pannier_chains::run::Progress;
 use pannier_chains::{Outcome, Run, RunError};
 use pannier_replay::{Header, LogError, LogWriter};
 
-use crate::{Ended, Failure, fail, print, stop_on_interrupt};
+use crate::{Ended, Failure, fail, live, print, stop_on_interrupt};
 
-/// Runs a chain on captures
+/// Runs a chain on captures, or live between two ports
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A chain file, or a chain on one line: 'firewall -> nat(external=203.0.113.1)'
@@ -43,6 +43,8 @@ pub(crate) struct Args {
     /// Prints the summary as one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    live: live::Args,
 }
 
 pub(crate) fn run(args: &Args) -> Ended {
@@ -50,6 +52,9 @@ pub(crate) fn run(args: &Args) -> Ended {
         Ok(spec) => spec,
         Err(error) => return fail(Failure::Usage, error),
     };
+    if args.live.ports().is_some() {
+        return live::run(spec, &args.live, args.json, &stop_on_interrupt());
+    }
     let writes_to_stdout = spec.output.as_deref() == Some(Path::new("-"));
     let bar = progress_bar(&spec);
     let shown = bar.clone();

@@ -7,8 +7,8 @@
 //! seed = 1                     # of random numbers and faults
 //! burst = 32                   # packets read at once, 1 ..= 256
 //! unit = 32                    # packets committed together, 1 ..= 64
-//! lanes = 1                    # that flows are spread over, 1 ..= 8: as many shards as a node can have
-//! shards = 1                   # per node
+//! shards = 1                   # cores that run a node of a live chain, 1 ..= 8
+//! lanes = 1                    # that flows are spread over: as many shards as a node can have; at least `shards`
 //! crash = ["nat@500"]          # nodes that crash, and after how many packets
 //!
 //! [limits]                     # bounds of each node
@@ -88,6 +88,8 @@ pub struct ChainSpec {
     pub stages: Vec<StageSpec>,
     /// Packets that are read at once.
     pub burst: usize,
+    /// Shards of each node of a live chain, at its start.
+    pub shards: usize,
     /// Where packets come from.
     pub input: InputSpec,
     /// The capture that is written; `-` is standard output.

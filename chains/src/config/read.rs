@@ -66,7 +66,6 @@ impl Document {
     /// As [`Document::chain`].
     pub fn chain_of(&self, kinds: &'static [NfKind]) -> Result<ChainSpec, ChainError> {
         let top = Section::open(self, &self.root, "in the chain file", TOP)?;
-        shards(&top)?;
         let stages = stages(&top, kinds)?;
         let plan = plan(&top, &stages)?;
         Ok(ChainSpec {
@@ -75,6 +74,7 @@ impl Document {
             plan,
             stages,
             burst: index(top.integer("burst", 1..=MAX_BURST, 32)?),
+            shards: index(shards(&top)?),
             input: input(&top)?,
             output: output(&top)?,
             faults: faults(&top)?,
@@ -85,18 +85,6 @@ impl Document {
 /// A number that was checked to be small.
 fn index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-fn shards(top: &Section<'_>) -> Result<(), ChainError> {
-    let shards = top.integer("shards", 1..=256, 1)?;
-    match top.at("shards") {
-        Some(at) if shards != 1 => Err(top.doc.error(
-            at,
-            format!("a node of the in-process chain runs one shard, not {shards}"),
-            "set `shards = 1` or leave the line out",
-        )),
-        _ => Ok(()),
-    }
 }
 
 fn stages(top: &Section<'_>, kinds: &'static [NfKind]) -> Result<Vec<StageSpec>, ChainError> {
@@ -254,12 +242,17 @@ fn plan(top: &Section<'_>, stages: &[StageSpec]) -> Result<Plan, ChainError> {
     let mut plan = Plan::new(stages.len(), f).map_err(|error| plan_error(top, &error, None))?;
     plan.layout = Layout { partitions: index(partitions), hash_seed };
     plan.unit_frames = index(unit);
-    plan.lanes = index(top.integer("lanes", 1..=MAX_LANES as u64, 1)?);
+    let shards = shards(top)?;
+    plan.lanes = index(top.integer("lanes", shards..=MAX_LANES as u64, shards)?);
     plan.seed = seed;
     plan.limits = limits;
     let largest = stages.iter().map(|stage| stage.nf.largest_delta_in(&plan.layout)).max().unwrap_or(0);
     plan.check(largest).map_err(|error| plan_error(top, &error, Some((plan, largest))))?;
     Ok(plan)
+}
+
+fn shards(top: &Section<'_>) -> Result<u64, ChainError> {
+    top.integer("shards", 1..=MAX_LANES as u64, 1)
 }
 
 fn limits(top: &Section<'_>) -> Result<Limits, ChainError> {

@@ -18,6 +18,7 @@ impl ChainSpec {
             ("seed", plan.seed),
             ("burst", self.burst as u64),
             ("unit", plan.unit_frames as u64),
+            ("shards", self.shards as u64),
             ("lanes", plan.lanes as u64),
         ];
         pairs(&mut out, &numbers);

@@ -193,24 +193,27 @@ impl Live {
         let empty = |number| LaneLinks { number, before: None, after: None, inside: None, outside: None };
         let mut all: Vec<Vec<LaneLinks>> = (0..nodes).map(|_| (0..lanes).map(empty).collect()).collect();
         let mut edges = [Vec::new(), Vec::new()];
-        for lane in 0..lanes {
-            for node in (0..nodes).filter(|_| nodes > 1) {
-                let (here, there) = duplex(LINK);
-                let seed = |end: usize| 1 << 62 | (lane as u64) << 32 | (2 * node + end) as u64;
-                let faulty = |end, number| {
-                    Fault::new(end, self.options.faults, Entropy::stream(self.plan.seed, seed(number)))
-                };
-                all[node][lane].after = Some(faulty(here, 0));
-                all[self.plan.successor(node)][lane].before = Some(faulty(there, 1));
-            }
-            let (edge, first) = duplex(LINK);
-            edges[0].push(edge);
-            all[0][lane].inside = Some(first);
-            let (edge, last) = duplex(LINK);
-            edges[1].push(edge);
-            all[self.plan.last()][lane].outside = Some(last);
-        }
+        (0..lanes).for_each(|lane| self.wire_lane(lane, &mut all, &mut edges));
         (all, edges)
+    }
+
+    fn wire_lane(&self, lane: usize, all: &mut [Vec<LaneLinks>], edges: &mut [Vec<Duplex>; 2]) {
+        let nodes = self.plan.nodes();
+        for node in (0..nodes).filter(|_| nodes > 1) {
+            let (here, there) = duplex(LINK);
+            let faulty = |end, number: usize| {
+                let stream = 1 << 62 | (lane as u64) << 32 | (2 * node + number) as u64;
+                Fault::new(end, self.options.faults, Entropy::stream(self.plan.seed, stream))
+            };
+            all[node][lane].after = Some(faulty(here, 0));
+            all[self.plan.successor(node)][lane].before = Some(faulty(there, 1));
+        }
+        let (edge, first) = duplex(LINK);
+        edges[0].push(edge);
+        all[0][lane].inside = Some(first);
+        let (edge, last) = duplex(LINK);
+        edges[1].push(edge);
+        all[self.plan.last()][lane].outside = Some(last);
     }
 
     fn start_edges(&self, sides: Sides, lanes: [Vec<Duplex>; 2]) {

@@ -171,8 +171,9 @@ impl Live {
             (Hold::Alone(alone), 2..) => Hold::Shared(Arc::new(SharedNode::from(*alone))),
             (hold, _) => hold,
         };
-        while self.shards[node].len() > count {
-            self.shards[node].pop().map(|ended| ended.send(Order::End));
+        let kept = count.min(self.shards[node].len());
+        for ended in self.shards[node].split_off(kept) {
+            let _ = ended.send(Order::End);
         }
         while self.shards[node].len() < count {
             let (to, mailbox) = unbounded();

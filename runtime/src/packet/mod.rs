@@ -98,7 +98,7 @@ impl Packet {
     }
 
     fn reset(&mut self) {
-        self.bytes.clear();
+        // What an earlier frame left in the headroom stays there: `push_front` overwrites it with zeros.
         self.bytes.resize(HEADROOM, 0);
         self.start = HEADROOM;
         self.end = HEADROOM;

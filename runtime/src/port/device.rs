@@ -79,7 +79,7 @@ pub struct PortError {
 }
 
 /// The kinds of ports that can be opened.
-const KINDS: &[&str] = &["af_packet", "af_xdp", "tap"];
+const KINDS: &[&str] = &["af_packet", "af_xdp", "dpdk", "tap"];
 
 /// How a port is named: `kind:name,option=value,…`, as in `af_packet:veth0,frames=4096`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +162,10 @@ impl PortSpec {
         match self.kind.as_str() {
             "af_packet" => Ok(Box::new(AfPacket::open(self)?)),
             "af_xdp" => Ok(Box::new(AfXdp::open(self)?)),
+            #[cfg(feature = "dpdk")]
+            "dpdk" => super::dpdk::open(self),
+            #[cfg(not(feature = "dpdk"))]
+            "dpdk" => Err(self.error("built without DPDK", "build with --features dpdk")),
             "tap" => Ok(Box::new(Tap::open(self)?)),
             kind => Err(self.error(
                 format!("there is no kind of port `{kind}`"),
@@ -190,11 +194,19 @@ mod tests {
         for wrong in ["tap:t,x", "tap:t,x=1,x=2", "nothing:x"] {
             assert!(PortSpec::parse(wrong).and_then(|spec| spec.open()).is_err(), "{wrong}");
         }
-        for kind in KINDS {
+        for kind in KINDS.iter().filter(|kind| **kind != "dpdk") {
             let error =
                 PortSpec::parse(kind).and_then(|spec| spec.open()).expect_err("no interface is named");
             assert_eq!(error.problem, "no interface is named");
         }
         assert!(PortSpec::parse("tap:t,x=y").expect("well formed").number("x", 0).is_err());
+    }
+
+    #[cfg(not(feature = "dpdk"))]
+    #[test]
+    fn a_build_without_dpdk_says_how_to_get_it() {
+        // Goal: nobody looks for a mistake in a name that is right. Method: the error of a port of DPDK.
+        let error = PortSpec::parse("dpdk:net_null0").and_then(|spec| spec.open()).expect_err("not built in");
+        assert_eq!(error.to_string(), "dpdk:net_null0: built without DPDK: build with --features dpdk");
     }
 }

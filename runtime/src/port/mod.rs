@@ -3,6 +3,8 @@
 mod af_packet;
 mod af_xdp;
 mod device;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod duplex;
 pub mod fault;
 mod interface;

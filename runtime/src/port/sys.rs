@@ -94,6 +94,8 @@ pub(super) fn bound_index(socket: &impl AsFd) -> io::Result<i32> {
 pub(super) enum Request {
     /// Its index.
     Index,
+    /// What its frames are: `ARPHRD_…`.
+    Kind,
     /// The longest packet behind the Ethernet header.
     Mtu,
     /// Sets the longest packet.
@@ -118,6 +120,7 @@ pub(super) fn interface(fd: &impl AsFd, name: &str, request: Request) -> io::Res
     }
     let number = match request {
         Request::Index => libc::SIOCGIFINDEX,
+        Request::Kind => libc::SIOCGIFHWADDR,
         Request::Mtu => libc::SIOCGIFMTU,
         Request::SetMtu(mtu) => {
             asked.ifr_ifru.ifru_mtu = mtu;
@@ -139,10 +142,18 @@ pub(super) fn interface(fd: &impl AsFd, name: &str, request: Request) -> io::Res
     Ok(unsafe {
         match request {
             Request::Index => asked.ifr_ifru.ifru_ifindex,
+            Request::Kind => asked.ifr_ifru.ifru_hwaddr.sa_family.into(),
             Request::Mtu | Request::SetMtu(_) => asked.ifr_ifru.ifru_mtu,
             _ => asked.ifr_ifru.ifru_flags.into(),
         }
     })
+}
+
+/// Sets how many bytes of header a TAP interface has in front of each frame.
+pub(super) fn set_header_length(tap: &impl AsFd, length: u8) -> io::Result<()> {
+    let length = libc::c_int::from(length);
+    // SAFETY: the request reads one number and keeps no pointer to it.
+    check(unsafe { libc::ioctl(tap.as_fd().as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const length) }).map(drop)
 }
 
 /// Tells a TAP interface which `TUN_F_…` work on frames is left to whoever reads them.

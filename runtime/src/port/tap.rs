@@ -63,6 +63,8 @@ impl Tap {
                 _ => refused(error),
             }
         })?;
+        // An interface that is kept also keeps what its last user set.
+        sys::set_header_length(&tap, VnetHeader::LENGTH as u8).map_err(refused)?;
         sys::leave_offloads(&tap, CUT_TCP | CUT_UDP)
             .or_else(|_| sys::leave_offloads(&tap, CUT_TCP))
             .map_err(refused)?;
@@ -171,10 +173,13 @@ fn is_longer(frame: &[u8], mtu: usize) -> bool {
     frame.len() > EthernetHeader::LENGTH + mtu + if is_tagged { VlanTag::LENGTH } else { 0 }
 }
 
-/// Lets an interface carry frames.
+/// Lets an interface carry frames, unless it does already: then no right is needed.
 fn bring_up(inquiry: &OwnedFd, name: &str) -> io::Result<()> {
-    let flags = sys::interface(inquiry, name, Request::Flags)? | libc::IFF_UP;
-    sys::interface(inquiry, name, Request::SetFlags(flags as i16)).map(drop)
+    let flags = sys::interface(inquiry, name, Request::Flags)?;
+    if flags & libc::IFF_UP == 0 {
+        sys::interface(inquiry, name, Request::SetFlags((flags | libc::IFF_UP) as i16))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -13,6 +13,6 @@ pub fn steer(packet: &mut Packet, lanes: usize, nfs: &[Arc<dyn AnyNf>]) {
         let direction = packet.meta.direction;
         let hint = nfs.iter().find_map(|nf| nf.steer_by(packet.frame(), direction));
         let hash = hint.unwrap_or(packet.meta.flow);
-        packet.meta.lane = (u64::from(hash) * lanes as u64 >> 32) as u8;
+        packet.meta.lane = ((u64::from(hash) * lanes as u64) >> 32) as u8;
     }
 }

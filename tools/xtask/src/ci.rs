@@ -25,7 +25,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
     times.step("format", step::FORMAT_CHECK.command, || step::FORMAT_CHECK.run(&[]))?;
     times.step("lint", step::LINT.command, || step::LINT.run(&[]))?;
     times.step("documentation", step::DOC.command, || step::DOC.run(&[]))?;
-    let skips = times.step("tests", step::TEST.command, || step::TEST_ALOUD.run_watching(SKIP_MARK))?;
+    let mut skips = times.step("tests", step::TEST.command, || step::TEST_ALOUD.run_watching(SKIP_MARK))?;
+    if dpdk_is_installed() {
+        let (lint, test) = (step::DPDK_LINT, step::DPDK_TEST_ALOUD);
+        times.step("lint with DPDK", lint.command, || lint.run(&[]))?;
+        skips.extend(times.step("ports of DPDK", test.command, || test.run_watching(SKIP_MARK))?);
+    } else {
+        println!("\n== ports of DPDK: SKIPPED, libdpdk-dev is not installed");
+    }
     times.step("example: a first network function", FIRST_NF.command, || FIRST_NF.run(&[]))?;
     times.step("example: crash and recover", CRASH_AND_RECOVER.command, || CRASH_AND_RECOVER.run(&[]))?;
     times.step("the README's chain", RUN_CHAIN.command, || RUN_CHAIN.run(&[]))?;
@@ -97,8 +104,16 @@ fn judge_skips(skips: &[String], forbidden: bool) -> anyhow::Result<()> {
 }
 
 fn cargo_deny_is_installed() -> bool {
-    let mut command = Command::new("cargo");
-    command.args(["deny", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+    succeeds("cargo", &["deny", "--version"])
+}
+
+fn dpdk_is_installed() -> bool {
+    succeeds("pkg-config", &["--exists", "libdpdk"])
+}
+
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 

@@ -18,6 +18,17 @@ pub(crate) const DOC: Step =
 pub(crate) const TEST: Step = Step::new("cargo test --workspace --locked");
 /// The same with the tests' own output, which the test harness otherwise keeps for failures.
 pub(crate) const TEST_ALOUD: Step = Step { env: &[("RUST_TEST_NOCAPTURE", "1")], ..TEST };
+/// Lints everything with what is compiled for DPDK only.
+pub(crate) const DPDK_LINT: Step = Step::new(
+    "cargo clippy --workspace --all-targets --locked \
+     --features pannier/dpdk,pannier-runtime/dpdk,pannier-tests/dpdk -- -D warnings",
+);
+/// Tests the ports of DPDK.
+pub(crate) const DPDK_TEST_ALOUD: Step = Step::new(
+    "cargo test --locked -p pannier-runtime -p pannier-tests \
+     --features pannier-runtime/dpdk,pannier-tests/dpdk --lib --test ports --test allocations dpdk",
+)
+.with_env(TEST_ALOUD.env);
 
 /// A command line and the environment that it needs.
 #[derive(Clone, Copy)]

@@ -99,7 +99,7 @@ fn wrong_types_say_what_is_wanted() {
 fn numbers_have_bounds() {
     // Goal: no value passes that the runtime can't take. Method: a value beyond each bound.
     for (key, value, most) in
-        [("f", 64, 63), ("partitions", 65, 64), ("unit", 65, 64), ("burst", 257, 256), ("shards", 257, 256)]
+        [("f", 64, 63), ("partitions", 65, 64), ("unit", 65, 64), ("burst", 257, 256), ("shards", 9, 8)]
     {
         wrong(&format!("{key} = {value}\n{STAGE}"), 1, "and this is", &format!("possible is {most}"));
     }
@@ -112,7 +112,7 @@ fn numbers_have_bounds() {
     wrong(&format!("[limits]\nwaiting = 0\n{STAGE}"), 2, "`waiting` takes", "possible is 1");
     wrong(&format!("[limits]\nretained_bytes = 9\n{STAGE}"), 2, "takes an integer from 65535", "");
     wrong(&format!("[limits]\nrepair_after_us = 0\n{STAGE}"), 2, "from 1 to 60000000", "the default is 1000");
-    wrong(&format!("shards = 4\n{STAGE}"), 1, "runs one shard, not 4", "set `shards = 1`");
+    wrong(&format!("shards = 4\nlanes = 2\n{STAGE}"), 2, "from 4 to 8", "possible is 4");
     wrong(&format!("[faults]\nloss = 5\n{STAGE}"), 2, "this is 5", "for 5 percent write `loss = 0.05`");
     wrong(&format!("[faults]\ndelay = -0.5\n{STAGE}"), 2, "from 0 to 1", "0 is never");
     wrong(&format!("[faults]\nreorder = nan\n{STAGE}"), 2, "from 0 to 1", "0 is never");

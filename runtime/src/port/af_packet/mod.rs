@@ -27,8 +27,8 @@ use crate::packet::{Packet, Pool};
 const FRAMES: usize = 4_096;
 /// Bytes of super-frames that may wait behind the socket, and of frames that wait to be sent.
 const BUFFER: i32 = 8 << 20;
-/// How many bursts in a row find nothing before the port looks whether the interface is still there.
-const QUIET: u32 = 64;
+/// How many bursts in a row find nothing before the port looks whether all is well.
+const QUIET: u32 = 16;
 
 /// A port on an interface of this machine.
 #[derive(Debug)]
@@ -41,8 +41,10 @@ pub(super) struct AfPacket {
     stats: PortStats,
     /// Frames that the kernel found no room for, as far as it has been asked.
     overrun: Cell<u64>,
-    /// Bursts in a row that found nothing.
+    /// Bursts in a row that found nothing, up to [`QUIET`].
     quiet: u32,
+    /// `overrun` at the last look, where nothing has arrived since.
+    overrun_then: Option<u64>,
     is_gone: bool,
 }
 
@@ -73,6 +75,10 @@ impl AfPacket {
         let refused = |error: io::Error| interface::refused(spec, "CAP_NET_RAW", &error);
         let sender = sender().map_err(refused)?;
         let index = sys::interface(&sender, &spec.name, Request::Index).map_err(refused)?;
+        let kind = sys::interface(&sender, &spec.name, Request::Kind).map_err(refused)?;
+        if ![libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].map(i32::from).contains(&kind) {
+            return Err(spec.error("the interface is not Ethernet", "name one whose frames are"));
+        }
         let mtu = interface::mtu(&sender, &spec.name).map_err(refused)?;
         sys::bind_packet(&sender, index, 0).map_err(refused)?;
         let ring = receiver(index, frames, mtu).map_err(|error| match error.raw_os_error() {
@@ -91,6 +97,7 @@ impl AfPacket {
             stats: PortStats::default(),
             overrun: Cell::new(0),
             quiet: 0,
+            overrun_then: None,
             is_gone: false,
         })
     }
@@ -125,16 +132,34 @@ impl AfPacket {
         self.pending.start(length, arrived.time, arrived.tag, mtu)
     }
 
-    /// Looks from time to time, when nothing arrives, whether the interface has been deleted. This also clears the
-    /// error that the socket is told when the interface goes down, so that a sleeper does not wake for ever.
+    /// Looks from time to time, when nothing arrives, whether all is well. This also clears the error that the socket
+    /// is told when the interface goes down, so that a sleeper does not wake for ever.
+    ///
+    /// The ring may have stopped: when the kernel drops a super-frame of a kind that the header has no name for (of
+    /// SCTP, say), it takes the slot and never gives it back. Then it counts drops while the ring is empty, and a new
+    /// ring goes on.
     fn look(&mut self) -> Result<(), PortError> {
         self.quiet += 1;
-        if self.quiet.is_multiple_of(QUIET) && !self.is_gone {
-            let told = sys::option::<i32>(&self.ring.socket(), libc::SOL_SOCKET, libc::SO_ERROR);
-            self.is_gone = told.is_ok_and(|error| error != 0)
-                && sys::bound_index(&self.ring.socket()).is_ok_and(|index| index < 0);
+        if self.quiet >= QUIET && !self.is_gone {
+            self.quiet = 0;
+            let _told = sys::option::<i32>(&self.ring.socket(), libc::SOL_SOCKET, libc::SO_ERROR);
+            self.is_gone = sys::bound_index(&self.ring.socket()).is_ok_and(|index| index < 0);
+            let overrun = self.overrun();
+            let has_stopped = self.overrun_then.replace(overrun).is_some_and(|then| then < overrun);
+            if has_stopped || self.ring.is_missing() {
+                // Without memory for it, the next look tries again.
+                let _ = self.ring.renew();
+            }
         }
         if self.is_gone { Err(interface::gone(&self.spec)) } else { Ok(()) }
+    }
+
+    /// Frames that the kernel found no room for so far.
+    fn overrun(&self) -> u64 {
+        let new = sys::option(&self.ring.socket(), libc::SOL_PACKET, libc::PACKET_STATISTICS);
+        let new = new.map_or(0, |counts: Counts| counts.drops.into());
+        self.overrun.set(self.overrun.get() + new);
+        self.overrun.get()
     }
 }
 
@@ -166,7 +191,7 @@ impl Port for AfPacket {
         if count == 0 {
             self.look()?;
         } else {
-            self.quiet = 0;
+            (self.quiet, self.overrun_then) = (0, None);
         }
         Ok(count)
     }
@@ -198,11 +223,8 @@ impl DevicePort for AfPacket {
     }
 
     fn stats(&self) -> PortStats {
-        let new = sys::option(&self.ring.socket(), libc::SOL_PACKET, libc::PACKET_STATISTICS);
-        let new = new.map_or(0, |counts: Counts| counts.drops.into());
-        self.overrun.set(self.overrun.get() + new);
         let mut stats = self.stats.clone();
-        stats.receive_drops.count_many(OVERRUN, self.overrun.get());
+        stats.receive_drops.count_many(OVERRUN, self.overrun());
         stats
     }
 
@@ -216,7 +238,9 @@ fn plain(arrived: &Arrived<'_>, pool: &mut Pool) -> Result<Packet, &'static str>
     let mut packet = pool.take();
     packet.set_frame(arrived.frame);
     packet.meta.time = arrived.time;
-    if let Err(reason) = offload::complete(packet.frame_mut(), &arrived.header) {
+    let header =
+        if arrived.tag.is_some() { arrived.header.without_tag(arrived.frame) } else { arrived.header };
+    if let Err(reason) = offload::complete(packet.frame_mut(), &header) {
         pool.give(packet);
         return Err(reason);
     }

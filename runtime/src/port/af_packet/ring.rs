@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -47,6 +46,7 @@ struct Shape {
     block_size: u32,
     blocks: u32,
     slot_size: u32,
+    /// A power of two.
     slots: u32,
 }
 
@@ -77,46 +77,81 @@ pub(super) struct Arrived<'a> {
     pub(super) waits_whole: bool,
 }
 
-/// The memory, and the socket that it belongs to.
+/// The memory of a ring.
 #[derive(Debug)]
-pub(super) struct Ring {
-    socket: File,
-    memory: NonNull<u8>,
-    slot_size: usize,
-    /// How many slots there are: a power of two.
-    slots: usize,
-    /// The slot that the next frame arrives in.
-    front: usize,
+struct Mapping {
+    start: NonNull<u8>,
+    length: usize,
 }
 
 // SAFETY: the memory belongs to this value alone, whichever thread it is on, and the kernel doesn't care.
-unsafe impl Send for Ring {}
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Gives a packet socket without ring one of this shape.
+    fn new(socket: &impl AsFd, shape: &Shape) -> io::Result<Mapping> {
+        sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, shape)?;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let (fd, length) = (socket.as_fd().as_raw_fd(), shape.slots as usize * shape.slot_size as usize);
+        // SAFETY: a new mapping wherever the kernel likes, of the ring that the socket has just got.
+        let start = unsafe { libc::mmap(null_mut(), length, protection, flags, fd, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { start, length })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping as it was made, and no reference to it outlives `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+/// The ring, and the socket that it belongs to.
+#[derive(Debug)]
+pub(super) struct Ring {
+    socket: File,
+    shape: Shape,
+    /// `None` where the kernel had no memory for a new ring.
+    memory: Option<Mapping>,
+    /// The slot that the next frame arrives in.
+    front: usize,
+}
 
 impl Ring {
     /// A ring for at least `frames` frames of `longest` bytes, on a packet socket that isn't bound yet. Longer ones
     /// wait behind the socket.
     pub(super) fn new(socket: OwnedFd, frames: usize, longest: usize) -> io::Result<Ring> {
-        let slot_size =
-            (longest.min(LARGEST_SLOT) + BEFORE_FRAME).next_power_of_two().clamp(LEAST_SLOT, LARGEST_SLOT);
+        let slot_size = (longest.min(LARGEST_SLOT) + BEFORE_FRAME).next_power_of_two();
+        let slot_size = slot_size.clamp(LEAST_SLOT, LARGEST_SLOT);
         let slots = frames.max(BLOCK / slot_size).checked_next_power_of_two();
         let slots = slots.filter(|slots| slots.checked_mul(slot_size).is_some_and(|bytes| bytes <= MOST));
         let slots = slots.ok_or(io::ErrorKind::OutOfMemory)?;
-        let bytes = slots * slot_size;
         let shape = Shape {
             block_size: BLOCK as u32,
-            blocks: (bytes / BLOCK) as u32,
+            blocks: (slots * slot_size / BLOCK) as u32,
             slot_size: slot_size as u32,
             slots: slots as u32,
         };
-        sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &shape)?;
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping wherever the kernel likes, of the ring that the socket has just got.
-        let memory = unsafe { libc::mmap(null_mut(), bytes, protection, flags, socket.as_raw_fd(), 0) };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Ring { socket: File::from(socket), memory, slot_size, slots, front: 0 })
+        let memory = Some(Mapping::new(&socket, &shape)?);
+        Ok(Ring { socket: File::from(socket), shape, memory, front: 0 })
+    }
+
+    /// Begins anew with an empty ring on the same socket. What waits in the old one is lost.
+    pub(super) fn renew(&mut self) -> io::Result<()> {
+        let none = Shape { block_size: 0, blocks: 0, slot_size: 0, slots: 0 };
+        (self.memory, self.front) = (None, 0);
+        sys::set_option(&self.socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &none)?;
+        self.memory = Some(Mapping::new(&self.socket, &self.shape)?);
+        Ok(())
+    }
+
+    /// Whether there is no memory to receive into.
+    pub(super) fn is_missing(&self) -> bool {
+        self.memory.is_none()
     }
 
     /// The socket.
@@ -124,27 +159,30 @@ impl Ring {
         self.socket.as_fd()
     }
 
-    fn slot(&self) -> NonNull<u8> {
+    /// The front slot.
+    fn slot(&self) -> Option<NonNull<u8>> {
+        let start = self.memory.as_ref()?.start;
         // SAFETY: `front` is below the number of slots, so that the slot lies in the mapping.
-        unsafe { self.memory.add(self.front * self.slot_size) }
+        Some(unsafe { start.add(self.front * self.shape.slot_size as usize) })
     }
 
     /// The word that says whose the front slot is.
-    fn status(&self) -> &AtomicU32 {
+    fn status(&self) -> Option<&AtomicU32> {
         // SAFETY: slots begin with that word and are aligned to far more than four bytes; the mapping lives as long as
-        // `self`; both sides use the word as an atomic only.
-        unsafe { AtomicU32::from_ptr(self.slot().as_ptr().cast()) }
+        // `self` is borrowed; both sides use the word as an atomic only.
+        self.slot().map(|slot| unsafe { AtomicU32::from_ptr(slot.as_ptr().cast()) })
     }
 
     /// The frame at the front, if one has arrived.
     pub(super) fn front(&self) -> Option<Arrived<'_>> {
-        let status = NonZeroU32::new(self.status().load(Ordering::Acquire))?.get();
+        let status = self.status()?.load(Ordering::Acquire);
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
+        let (slot, slot_size) = (self.slot()?.as_ptr(), self.shape.slot_size as usize);
         // SAFETY: the slot lies in the mapping, and is the reader's until `release`, which needs `self` for itself, so
         // that nothing writes it while this slice lives.
-        let slot = unsafe { std::slice::from_raw_parts(self.slot().as_ptr(), self.slot_size) };
+        let slot = unsafe { std::slice::from_raw_parts(slot, slot_size) };
         let (head, _) = Head::read_from_prefix(slot).ok()?;
         let at = usize::from(head.at);
         let header = slot.get(at.wrapping_sub(VnetHeader::LENGTH)..at);
@@ -167,8 +205,10 @@ impl Ring {
 
     /// Gives the front slot back to the kernel.
     pub(super) fn release(&mut self) {
-        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.front = (self.front + 1) & (self.slots - 1);
+        if let Some(status) = self.status() {
+            status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.front = (self.front + 1) & (self.shape.slots as usize - 1);
+        }
     }
 
     /// Reads the first of the frames that wait whole, and its header, and returns how many bytes they have.
@@ -178,12 +218,5 @@ impl Ring {
             Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => (&self.socket).read(room),
             result => result,
         }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: this is the mapping as it was made, and no reference to it outlives `self`.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.slots * self.slot_size) };
     }
 }

@@ -65,6 +65,18 @@ impl VnetHeader {
         self.gso_type & !VnetHeader::GSO_ECN
     }
 
+    /// The header of a frame whose tag came beside it. Kernels differ in whether they count the tag: the checksum begins
+    /// where L4 does.
+    pub(super) fn without_tag(mut self, frame: &[u8]) -> VnetHeader {
+        let start = usize::from(self.checksum_start.get());
+        let is_counted =
+            Layers::parse(frame).is_ok_and(|layers| layers.ip_payload_offset() + VlanTag::LENGTH == start);
+        if is_counted {
+            self.checksum_start -= VlanTag::LENGTH as u16;
+        }
+        self
+    }
+
     /// Whether the frame is one of several segments' length.
     pub(super) fn is_super_frame(&self) -> bool {
         self.gso() != VnetHeader::GSO_NONE

@@ -61,9 +61,10 @@ impl Pending {
         mtu: impl FnOnce() -> usize,
     ) -> Result<(), &'static str> {
         let bytes = self.room.get(..length).ok_or(TOO_LONG)?;
-        let (header, frame) = VnetHeader::ref_from_prefix(bytes).map_err(|_| "shorter than its header")?;
+        let (header, frame) = VnetHeader::read_from_prefix(bytes).map_err(|_| "shorter than its header")?;
+        let header = if tag.is_some() { header.without_tag(frame) } else { header };
         let mtu = if header.is_super_frame() { mtu() } else { 0 };
-        self.pieces = Some(Pieces::new(frame, header, mtu)?);
+        self.pieces = Some(Pieces::new(frame, &header, mtu)?);
         (self.end, self.time, self.tag) = (length, time, tag);
         Ok(())
     }

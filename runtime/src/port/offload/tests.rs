@@ -248,6 +248,24 @@ fn what_cannot_be_cut_is_refused_with_its_reason() {
 }
 
 #[test]
+fn a_tag_that_is_counted_is_not_counted_twice() {
+    // Goal: the checksum is completed whether the kernel counts the tag beside the frame or not. Method: both headers,
+    // for a frame as it is in the ring and for one that waits.
+    let whole = FrameBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2, b"data");
+    let header = needs_checksum(&whole);
+    let counted = VnetHeader { checksum_start: header.checksum_start + 4, ..header };
+    for header in [header, counted] {
+        assert_eq!(header.without_tag(&whole).checksum_start.get(), 34);
+        let (mut pending, mut pool) = (Pending::new(), Pool::default());
+        pending.put(&header, &unfinished(&whole)).expect("it has room");
+        let length = VnetHeader::LENGTH + whole.len();
+        pending.start(length, 0, Some([0x81, 0, 0, 5]), || 1_500).expect("it can be handed on");
+        let packet = pending.next(&mut pool).expect("it is there").expect("it is whole");
+        assert_eq!((&packet.frame()[..12], &packet.frame()[16..]), (&whole[..12], &whole[12..]));
+    }
+}
+
+#[test]
 fn a_tag_goes_back_to_where_it_was() {
     // Goal: the frame is as it was on the wire. Method: put the tag back into the frame that was built without it.
     let builder = FrameBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);

@@ -165,9 +165,9 @@ impl Lane {
     /// Takes a burst of messages of this lane, in order: from the predecessor, from the successor, from outside.
     pub(super) fn accept(&mut self, burst: &mut Vec<Packet>, now: Now, out: &mut Output) {
         self.now = now;
-        for at in 0..burst.len() {
+        for slot in &mut *burst {
             // Not drained: where the network function panics, it is known what was lost with it.
-            let packet = std::mem::take(&mut burst[at]);
+            let packet = std::mem::take(slot);
             if !self.is_for_me(&packet) {
                 self.refuse(packet, "fenced", out);
                 continue;

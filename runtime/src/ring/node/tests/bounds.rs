@@ -27,7 +27,7 @@ fn a_network_function_that_ignores_an_overflow_commits_nothing() {
     node.accept(&mut vec![frame(1, WRITE, 0, 60)], Now { timer: 1, wall: 1 }, &mut out);
     assert!(out.forward.is_empty() && out.released.is_empty() && node.is_idle());
     assert_eq!(node.stats().drops.sorted(), [("transaction_too_large", 1)]);
-    assert_eq!(node.store(0).map(|store| store.versions()), Some(crate::dependency::Vector::default()));
+    assert_eq!(node.store(0).map(Store::versions), Some(crate::dependency::Vector::default()));
 }
 
 #[test]

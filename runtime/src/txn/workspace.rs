@@ -1,0 +1,160 @@
+//! The workspace: what the transactions of one lane share, and how one of them ends.
+
+use super::write_set::{Savepoint, WriteSet};
+use super::{Abort, TxnResult};
+use crate::dependency::PartitionSet;
+use crate::entropy::Entropy;
+use crate::mutant::{self, Mutant};
+use crate::packet::{Packet, Pool};
+use crate::state::Held;
+
+/// What the transactions of one lane share from packet to packet.
+#[derive(Debug)]
+pub struct Workspace {
+    /// Writes of the open unit.
+    pub writes: WriteSet,
+    /// The shard's random numbers.
+    pub entropy: Entropy,
+    /// Frames that the open transactions made.
+    pub emitted: Vec<Packet>,
+    /// Bytes of delta that one transaction may write.
+    pub delta_limit: usize,
+    /// The partitions that the open unit has claimed.
+    pub(crate) held: Held,
+    /// Why the running transaction can't be kept, whatever its network function says.
+    pub(super) failed: Option<Abort>,
+    /// The running transaction gave way to another before, and does not do so again.
+    insists: bool,
+    /// Conflicts from a seed, in place of those with other shards.
+    #[cfg(feature = "simulation")]
+    pub conflicts: Option<(Entropy, f64)>,
+}
+
+impl Clone for Workspace {
+    /// The same workspace for a store that nobody else uses: claims stay with the original.
+    fn clone(&self) -> Self {
+        Workspace {
+            writes: self.writes.clone(),
+            entropy: self.entropy,
+            emitted: self.emitted.clone(),
+            delta_limit: self.delta_limit,
+            held: Held::whole(),
+            failed: self.failed,
+            insists: self.insists,
+            #[cfg(feature = "simulation")]
+            conflicts: self.conflicts,
+        }
+    }
+}
+
+/// Where a transaction began, to undo all of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning {
+    writes: Savepoint,
+    entropy: Entropy,
+    emitted: usize,
+}
+
+impl Workspace {
+    /// A workspace in which nothing is open.
+    pub fn new(entropy: Entropy, delta_limit: usize) -> Self {
+        Workspace {
+            writes: WriteSet::default(),
+            entropy,
+            emitted: Vec::new(),
+            delta_limit,
+            held: Held::whole(),
+            failed: None,
+            insists: false,
+            #[cfg(feature = "simulation")]
+            conflicts: None,
+        }
+    }
+
+    /// Notes where the next transaction begins.
+    pub fn begin(&mut self) -> Beginning {
+        self.failed = None;
+        Beginning { writes: self.writes.begin(), entropy: self.entropy, emitted: self.emitted.len() }
+    }
+
+    /// What a transaction came to: what its network function says, unless it ignored that it can't be kept.
+    ///
+    /// # Errors
+    /// [`Abort::TOO_LARGE`], [`Abort::CONFLICT`].
+    pub fn conclude<T>(&self, said: TxnResult<T>) -> TxnResult<T> {
+        self.failed.map_or(said, Err)
+    }
+
+    /// Whether the running transaction met a conflict: it must be undone and run again.
+    pub fn conflicted(&self) -> bool {
+        self.failed == Some(Abort::CONFLICT)
+    }
+
+    /// Whether transactions may have to run again.
+    pub fn may_conflict(&self) -> bool {
+        #[cfg(feature = "simulation")]
+        if self.conflicts.is_some() {
+            return true;
+        }
+        self.held.is_shared()
+    }
+
+    /// Claims partitions for the running transaction, to read or also to write. A shard that is alone is never refused.
+    pub(super) fn claim(&mut self, wanted: PartitionSet, to_write: bool) -> TxnResult<()> {
+        #[cfg(feature = "simulation")]
+        if let Some((entropy, chance)) = self.conflicts.as_mut().filter(|_| !self.insists)
+            && (self.failed == Some(Abort::CONFLICT) || entropy.chance(*chance))
+        {
+            self.failed = Some(Abort::CONFLICT);
+        }
+        let refused = self.failed == Some(Abort::CONFLICT);
+        let claim = if to_write { Held::claim_write } else { Held::claim_read };
+        if refused || !claim(&mut self.held, wanted) {
+            self.failed = Some(Abort::CONFLICT);
+            return Err(Abort::CONFLICT);
+        }
+        Ok(())
+    }
+
+    /// Lets the next transaction wait for what it claims: it gave way, and the unit that was open is closed.
+    pub(crate) fn insist(&mut self) {
+        self.held.release();
+        self.held.queue();
+        self.insists = true;
+    }
+
+    /// Forgets all writes, which are committed, and gives back what was claimed for them.
+    pub(crate) fn clear(&mut self) {
+        self.writes.clear();
+        self.held.release();
+    }
+
+    /// Undoes a transaction without trace.
+    pub fn abort(&mut self, beginning: &Beginning, pool: &mut Pool) {
+        self.end();
+        self.writes.rollback(&beginning.writes);
+        if !mutant::is(Mutant::AbortKeepsRandom) {
+            self.entropy = beginning.entropy;
+        }
+        self.emitted.drain(beginning.emitted..).for_each(|packet| pool.give(packet));
+    }
+
+    /// The frames that a transaction has made.
+    pub fn emitted_since(&mut self, beginning: &Beginning) -> impl Iterator<Item = &mut Packet> {
+        self.emitted[beginning.emitted..].iter_mut()
+    }
+
+    /// Keeps the running transaction: its writes are part of the open unit.
+    pub fn keep(&mut self) {
+        self.writes.keep();
+        self.end();
+    }
+
+    /// The transaction has run: the next one gives way to others, as all do at first.
+    fn end(&mut self) {
+        self.failed = None;
+        if std::mem::take(&mut self.insists) {
+            self.held.leave_queue();
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `pannier lab`: a client, a chain and a server in network namespaces of their own, joined by veth pairs.
+//!
+//! ```text
+//! client 192.168.1.2 ── inside [chain] outside ── 198.51.100.2 server
+//! ```
+//! The chain is a second `pannier run` in the namespace between. Everything goes when the command ends.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, Command, ExitStatus, Stdio, id};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::{Ended, Failure, fail, stop_on_interrupt};
+
+/// The client's address, which edge.toml has for inside; the server's; and where its answers to a NAT go.
+const CLIENT: &str = "192.168.1.2";
+const SERVER: &str = "198.51.100.2";
+const NAT: &str = "203.0.113.0/24";
+/// Ethernet addresses, so that nobody has to ask for them: a chain passes no question on.
+const CLIENT_MAC: &str = "02:00:00:00:00:01";
+const SERVER_MAC: &str = "02:00:00:00:00:02";
+
+/// Makes namespaces client - chain - server, and runs the chain between them
+///
+/// As root. The client is 192.168.1.2, the server 198.51.100.2; answers to 203.0.113.0/24
+/// go to the chain. With a COMMAND, runs it at the client, stops the chain, and ends as it ended;
+/// else goes on until Ctrl-C.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// A chain file, or a chain on one line
+    chain: String,
+    /// The kind of both ports
+    #[arg(long, default_value = "af_packet", value_parser = ["af_packet", "af_xdp"])]
+    port: String,
+    /// A command that runs at the server meanwhile, in a shell
+    #[arg(long, value_name = "COMMAND")]
+    serve: Option<String>,
+    /// An option for `pannier run`, as in --with=--json or --with=--crash=nat@1000
+    #[arg(long = "with", value_name = "OPTION", allow_hyphen_values = true)]
+    with: Vec<String>,
+    /// A command that runs at the client
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+pub(crate) fn lab(args: &Args) -> Ended {
+    let stop = stop_on_interrupt();
+    let lab = match Lab::build() {
+        Ok(lab) => lab,
+        Err(error) => return fail(Failure::Files, error),
+    };
+    let mut chain = match lab.start_chain(args) {
+        Ok(chain) => chain,
+        Err(error) => return fail(Failure::Files, error),
+    };
+    let served = args.serve.as_ref().map(|serve| lab.inside("server").args(["sh", "-c", serve]).spawn());
+    let mut server = match served.transpose() {
+        Ok(server) => server,
+        Err(error) => return fail(Failure::Files, LabError::program("ip", &error)),
+    };
+    let ended = if args.command.is_empty() {
+        lab.explain();
+        wait_for_chain(&mut chain, &stop)
+    } else {
+        lab.inside("client").args(&args.command).status().map_err(|error| LabError::program("ip", &error))
+    };
+    if let Some(server) = &mut server {
+        let _ = server.kill().and_then(|()| server.wait()); // it may have ended by itself
+    }
+    let chain = end_chain(&mut chain);
+    match (ended, chain) {
+        (Err(error), _) | (_, Err(error)) => fail(Failure::Files, error),
+        (_, Ok(chain)) if !chain.success() => {
+            fail(Failure::Promise, format_args!("the chain ended with {chain}"))
+        }
+        (Ok(command), Ok(_)) if !command.success() => {
+            fail(Failure::Files, format_args!("the command ended with {command}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Why there is no lab, with the way out.
+#[derive(Debug)]
+struct LabError(String);
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl LabError {
+    fn program(name: &str, error: &io::Error) -> Self {
+        LabError(format!("the program `{name}` can't be run: {error}; install it (Debian: iproute2)"))
+    }
+}
+
+/// The namespaces. They go when this value does.
+struct Lab {
+    names: [String; 3],
+}
+
+impl Lab {
+    fn build() -> Result<Self, LabError> {
+        let name = |role| format!("pannier-{}-{role}", id());
+        let lab = Lab { names: [name("client"), name("chain"), name("server")] };
+        for name in &lab.names {
+            ip(&["netns", "add", name])?;
+            // Nobody here speaks IPv6 unasked.
+            let quiet = ["netns", "exec", name, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"];
+            let _ = ip(&quiet); // a machine without `sysctl` is only less quiet
+        }
+        lab.attach("client", CLIENT_MAC, CLIENT, "inside")?;
+        lab.attach("server", SERVER_MAC, SERVER, "outside")?;
+        lab.route("client", SERVER, SERVER_MAC, "198.51.100.0/24")?;
+        lab.route("server", CLIENT, CLIENT_MAC, "192.168.0.0/16")?;
+        lab.route("server", "203.0.113.1", CLIENT_MAC, NAT)?;
+        Ok(lab)
+    }
+
+    fn name(&self, role: &str) -> &str {
+        self.names.iter().find(|name| name.ends_with(role)).map_or("", String::as_str)
+    }
+
+    /// A command that runs in a namespace; its program is to follow as an argument.
+    fn inside(&self, role: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", self.name(role)]);
+        command
+    }
+
+    /// Joins an end to the chain: `eth0` there, `end` at the chain.
+    fn attach(&self, role: &str, mac: &str, address: &str, end: &str) -> Result<(), LabError> {
+        let (host, chain) = (self.name(role), self.name("chain"));
+        ip(&["link", "add", "eth0", "netns", host, "type", "veth", "peer", "name", end, "netns", chain])?;
+        ip(&["-n", host, "link", "set", "eth0", "address", mac, "up"])?;
+        ip(&["-n", host, "link", "set", "lo", "up"])?;
+        ip(&["-n", host, "address", "add", &format!("{address}/32"), "dev", "eth0"])?;
+        ip(&["-n", chain, "link", "set", end, "arp", "off", "up"])
+    }
+
+    /// Sends what is for `network` to the other end, and says who `address` is.
+    fn route(&self, role: &str, address: &str, mac: &str, network: &str) -> Result<(), LabError> {
+        let host = self.name(role);
+        ip(&["-n", host, "route", "add", network, "dev", "eth0"])?;
+        ip(&["-n", host, "neighbour", "add", address, "lladdr", mac, "dev", "eth0"])
+    }
+
+    /// Starts the chain, and waits until it runs.
+    fn start_chain(&self, args: &Args) -> Result<Child, LabError> {
+        let me = std::env::current_exe().map_err(|error| LabError::program("pannier", &error))?;
+        let mut command = self.inside("chain");
+        command.arg(me).args(["run", &args.chain]).args(&args.with);
+        for (option, interface) in [("--in", "inside"), ("--out", "outside")] {
+            command.args([option, &format!("{}:{interface}", args.port)]);
+        }
+        let started = command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn();
+        let mut child = started.map_err(|error| LabError::program("ip", &error))?;
+        let Some(stderr) = child.stderr.take() else { return Ok(child) };
+        let mut lines = BufReader::new(stderr).lines();
+        let running = lines.by_ref().map_while(Result::ok).any(|line| {
+            let _ = writeln!(io::stderr(), "{line}");
+            line.contains("running between")
+        });
+        // What it says later is passed on until it ends.
+        thread::spawn(move || {
+            lines.map_while(Result::ok).for_each(|line| drop(writeln!(io::stderr(), "{line}")));
+        });
+        if running {
+            return Ok(child);
+        }
+        let ended = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        Err(LabError(format!("the chain did not start: {ended}")))
+    }
+
+    fn explain(&self) {
+        let _ = writeln!(
+            io::stderr(),
+            "pannier: try, in another terminal\n  ip netns exec {} ping {SERVER}\n  ip netns exec {} bash",
+            self.name("client"),
+            self.name("server"),
+        );
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = Command::new("ip").args(["netns", "del", name]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+fn wait_for_chain(chain: &mut Child, stop: &Arc<AtomicBool>) -> Result<ExitStatus, LabError> {
+    loop {
+        match chain.try_wait() {
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) if stop.load(Ordering::Relaxed) => return end_chain(chain),
+            Ok(None) => thread::sleep(Duration::from_millis(50)),
+            Err(error) => return Err(LabError(format!("the chain can't be waited for: {error}"))),
+        }
+    }
+}
+
+/// Asks the chain to drain and to sum up, and waits for it.
+fn end_chain(chain: &mut Child) -> Result<ExitStatus, LabError> {
+    let status = |chain: &mut Child| chain.wait();
+    if let Ok(None) = chain.try_wait() {
+        let term = Command::new("kill").args(["-TERM", &chain.id().to_string()]).status();
+        term.map_err(|error| LabError::program("kill", &error))?;
+    }
+    status(chain).map_err(|error| LabError(format!("the chain can't be waited for: {error}")))
+}
+
+/// Runs `ip`.
+fn ip(words: &[&str]) -> Result<(), LabError> {
+    let output = Command::new("ip").args(words).output().map_err(|error| LabError::program("ip", &error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let help = if said.contains("not permitted") { "; a lab needs root" } else { "" };
+    Err(LabError(format!("`ip {}` failed: {}{help}", words.join(" "), said.trim())))
+}

@@ -1,0 +1,152 @@
+//! `pannier run CHAIN --in PORT --out PORT`: a chain on real traffic, a bump in the wire.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pannier_chains::ChainStage;
+use pannier_chains::config::{ChainSpec, Crash};
+use pannier_chains::live::{Live, LiveOptions, LiveOutcome, Sides};
+use pannier_runtime::port::{PortError, PortSpec, PortStats};
+use pannier_runtime::shard::Idle;
+use serde_json::json;
+
+use crate::{Ended, Failure, fail, print};
+
+/// How often the command looks whether it is to stop, and whether a crash is due.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The arguments of a live run.
+#[derive(Debug, clap::Args)]
+#[group(id = "live")]
+#[command(next_help_heading = "Live traffic")]
+pub(crate) struct Args {
+    /// The port to the inside: af_packet:INTERFACE, af_xdp:INTERFACE, tap:NAME, dpdk:DEVICE
+    #[arg(long = "in", value_name = "PORT", requires = "outside", conflicts_with_all = ["read", "write", "record"])]
+    inside: Option<String>,
+    /// The port to the outside
+    #[arg(long = "out", value_name = "PORT", requires = "inside")]
+    outside: Option<String>,
+    /// The cores to run on; default: all that the process may use
+    #[arg(long, value_name = "CORE,…", value_delimiter = ',', requires = "inside")]
+    cores: Vec<usize>,
+    /// What idle cores do: spin (fastest, for cores of their own), yield, or sleep
+    #[arg(long, value_name = "WAY", default_value = "sleep", value_parser = ["spin", "yield", "sleep"], requires = "inside")]
+    idle: String,
+    /// Stops after so many seconds
+    #[arg(long = "for", value_name = "SECONDS", requires = "inside")]
+    seconds: Option<u64>,
+}
+
+impl Args {
+    /// The two ports, where the chain is to run live.
+    pub(crate) fn ports(&self) -> Option<(&str, &str)> {
+        Some((self.inside.as_deref()?, self.outside.as_deref()?))
+    }
+
+    fn options(&self, spec: &ChainSpec) -> LiveOptions {
+        let idle = match self.idle.as_str() {
+            "spin" => Idle::SPIN,
+            "yield" => Idle::YIELD,
+            _ => Idle::SLEEP,
+        };
+        let (cores, shards, faults) = (self.cores.clone(), spec.shards, spec.faults);
+        LiveOptions { cores, idle, shards, faults, ..LiveOptions::default() }
+    }
+}
+
+/// Runs a chain between two ports until somebody stops it.
+pub(crate) fn run(spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool) -> Ended {
+    let Some((inside, outside)) = args.ports() else { return Ok(()) };
+    let open = |text: &str| PortSpec::parse(text).and_then(|spec| spec.open());
+    let sides = match open(inside).and_then(|inside| Ok(Sides { inside, outside: open(outside)? })) {
+        Ok(sides) => sides,
+        Err(error) => return fail(Failure::Files, error),
+    };
+    let (options, crashes, burst) = (args.options(&spec), spec.crashes, spec.plan);
+    let stages = spec.stages.into_iter().map(|stage| ChainStage { name: stage.name, nf: stage.nf }).collect();
+    let live = match Live::start(burst, stages, sides, options) {
+        Ok(live) => live,
+        Err(error) => return fail(Failure::Usage, error),
+    };
+    // Somebody may wait for this line before he sends traffic; nobody is hurt where it can't be written.
+    let _ = writeln!(io::stderr(), "pannier: running between {inside} and {outside}; Ctrl-C stops");
+    let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let (outcome, missed) = look_after(live, &crashes, end, stop);
+    report(outcome, &missed, as_json)
+}
+
+/// Looks after a chain until it is to stop. Returns what it came to, and the crashes that never were.
+fn look_after(
+    mut live: Live,
+    crashes: &[Crash],
+    end: Option<Instant>,
+    stop: &AtomicBool,
+) -> (LiveOutcome, Vec<Crash>) {
+    let mut due = crashes.iter().peekable();
+    let over = |live: &Live| {
+        stop.load(Ordering::Relaxed)
+            || end.is_some_and(|end| Instant::now() >= end)
+            || live.port_error().is_some()
+    };
+    while !over(&live) {
+        live.watch(LOOK_EVERY);
+        let entered = live.entered();
+        // One that the ring would not survive now is tried again.
+        while due.next_if(|crash| crash.packet <= entered && live.crash(crash.node)).is_some() {}
+    }
+    let missed = due.copied().collect();
+    (live.finish(), missed)
+}
+
+fn report(outcome: LiveOutcome, missed: &[Crash], as_json: bool) -> Ended {
+    let mut summary = outcome.summary;
+    summary.warnings.extend(missed.iter().map(|crash| {
+        format!("node {} was to crash after {} packets, and the run ended before", crash.node, crash.packet)
+    }));
+    let [inside, outside] = &outcome.ports;
+    if as_json {
+        let mut value = match serde_json::to_value(&summary) {
+            Ok(value) => value,
+            Err(error) => return fail(Failure::Files, error),
+        };
+        value["ports"] = json!({ "inside": port_json(inside), "outside": port_json(outside) });
+        print(format_args!("{value}\n"))?;
+    } else {
+        print(format_args!("{summary}{}{}", Port("inside ", inside), Port("outside", outside)))?;
+    }
+    if !outcome.broken.is_empty() {
+        return fail(
+            Failure::Promise,
+            format_args!("a promise was broken:\n  {}", outcome.broken.join("\n  ")),
+        );
+    }
+    match outcome.port_error {
+        Some(error @ PortError { .. }) => fail(Failure::Files, error),
+        None => Ok(()),
+    }
+}
+
+fn port_json(stats: &PortStats) -> serde_json::Value {
+    let reasons = |drops: &pannier_runtime::stats::Reasons| serde_json::Value::from_iter(drops.sorted());
+    json!({
+        "received": stats.received, "sent": stats.sent,
+        "receive_drops": reasons(&stats.receive_drops), "send_drops": reasons(&stats.send_drops),
+    })
+}
+
+struct Port<'a>(&'static str, &'a PortStats);
+
+impl fmt::Display for Port<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Port(side, stats) = self;
+        writeln!(f, "{side}   {} received, {} sent", stats.received, stats.sent)?;
+        for (what, drops) in [("not received", &stats.receive_drops), ("not sent", &stats.send_drops)] {
+            for (reason, count) in drops.sorted() {
+                writeln!(f, "            {what}: {count} x {reason}")?;
+            }
+        }
+        Ok(())
+    }
+}
