@@ -232,6 +232,11 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
         }
     }
 
+    fn reserve(&self, partition: usize, rows: usize, held: &Held) {
+        let hash_of = |row: &Row<K, V>| self.placement.place(row.key.as_bytes()).hash;
+        self.partitions.write(partition, held, |table| table.reserve(rows, hash_of));
+    }
+
     fn visit(&self, partition: usize, held: &Held, visit: &mut dyn FnMut(Change<'_>)) {
         for row in self.partitions.read(partition, held) {
             let (key, value) = (row.key.as_bytes(), Some(row.value.as_bytes()));

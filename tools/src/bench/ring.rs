@@ -179,7 +179,10 @@ impl Ring {
         let view = self.orchestrator.view().clone();
         let (plan, nfs) = (self.plan, self.nfs.clone());
         let (start, mut bytes) = (Instant::now(), 0);
-        self.nodes[index] = Node::replacement(index, plan, nfs, view.clone(), self.now, &mut self.out);
+        let old = std::mem::replace(
+            &mut self.nodes[index],
+            Node::replacement(index, plan, nfs, view.clone(), self.now, &mut self.out),
+        );
         self.adopt(&view);
         while !self.out.caught_up {
             for (to, packet) in std::mem::take(&mut self.out.control) {
@@ -195,6 +198,7 @@ impl Ring {
             }
         }
         let took = start.elapsed();
+        drop(old); // in life another machine's memory
         self.out.caught_up = false;
         self.orchestrator.caught_up(index, self.nodes[index].incarnation());
         let view = self.orchestrator.view().clone();
@@ -210,10 +214,8 @@ impl Ring {
     }
 }
 
-/// What two looks at the clock cost.
+/// What two looks at the clock cost: the least of many.
 fn clock_cost() -> Duration {
-    let start = Instant::now();
-    let sum: Duration = (0..1_000).map(|_| Instant::now().elapsed()).sum();
-    debug_assert!(start.elapsed() >= sum);
-    sum / 1_000
+    let of_many = |_| (0..1_000).map(|_| Instant::now().elapsed()).sum::<Duration>() / 1_000;
+    (0..9).map(of_many).min().unwrap_or_default()
 }
