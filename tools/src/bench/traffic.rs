@@ -65,6 +65,7 @@ const IMIX: [usize; 12] = [64, 576, 64, 64, 576, 64, 1_500, 64, 576, 64, 64, 576
 const IP: usize = 14;
 const IP_CHECKSUM: usize = 24;
 const SOURCE: usize = 26;
+const DESTINATION: usize = 30;
 const SOURCE_PORT: usize = 34;
 const UDP_CHECKSUM: usize = 40;
 
@@ -92,7 +93,7 @@ impl Feed {
         kinds.dedup();
         let frame = |&bytes: &usize| {
             let payload = vec![0x5A; bytes - UDP_CHECKSUM - 2];
-            let mut frame = FrameBuilder::ipv4([10, 0, 0, 0], [198, 51, 100, 1]).udp(1_024, 9_000, &payload);
+            let mut frame = FrameBuilder::ipv4([10, 0, 0, 0], [198, 18, 0, 0]).udp(1_024, 9_000, &payload);
             frame[UDP_CHECKSUM..UDP_CHECKSUM + 2].fill(0); // none: IPv4 allows that (RFC 768)
             frame
         };
@@ -129,6 +130,8 @@ impl Feed {
 fn put_flow(frame: &mut [u8], flow: u32) {
     let [_, a, b, c] = flow.to_be_bytes();
     frame[SOURCE..SOURCE + 4].copy_from_slice(&[10, a, b, c]);
+    // Servers differ, too: by them a NAT chooses lanes. 198.18.0.0/15 is for benchmarks (RFC 2544).
+    frame[DESTINATION..DESTINATION + 4].copy_from_slice(&[198, 18, c, b]);
     frame[SOURCE_PORT..SOURCE_PORT + 2].copy_from_slice(&(1_024 + (flow % 50_000) as u16).to_be_bytes());
     frame[IP_CHECKSUM..IP_CHECKSUM + 2].fill(0);
     let sum = checksum::internet(&frame[IP..SOURCE_PORT]);
