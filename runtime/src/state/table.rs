@@ -82,11 +82,13 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
     }
 
     /// Where `key` lives.
+    #[inline]
     pub(crate) fn place(&self, key: &K) -> Place {
         self.placement.place(key.as_bytes())
     }
 
     /// The committed row of a key, with the moment it expires.
+    #[inline]
     pub(crate) fn row(&self, place: Place, key: &K, held: &Held) -> Option<(&V, Nanos)> {
         let rows = self.partitions.read(place.partition, held);
         let row = rows.find(place.hash, |row| row.key == *key)?;
