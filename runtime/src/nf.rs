@@ -60,6 +60,7 @@ impl<'a> Frame<'a> {
         Frame { packet, original: Some(original) }
     }
 
+    #[inline]
     fn edit(&mut self) -> &mut Packet {
         if let Some(original) = &mut self.original {
             original.keep(self.packet);
@@ -68,11 +69,13 @@ impl<'a> Frame<'a> {
     }
 
     /// The bytes, from the Ethernet header on.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.packet.frame()
     }
 
     /// The bytes, to edit.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.edit().frame_mut()
     }

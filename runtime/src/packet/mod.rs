@@ -3,6 +3,8 @@
 
 mod pool;
 
+use std::ops::{Deref, DerefMut};
+
 pub use pool::{Depot, Pool};
 
 use crate::clock::Nanos;
@@ -72,14 +74,45 @@ pub struct Meta {
 /// ```text
 /// | headroom | frame ......... | unit ...... | tailroom |
 /// ```
+/// A packet passes through many hands, so it is a pointer: moving it moves nothing else.
+#[derive(Debug, Default)]
+pub struct Packet(Box<Body>);
+
+/// What a [`Packet`] points to.
 #[derive(Clone, Debug, Default)]
-pub struct Packet {
+pub struct Body {
     bytes: Vec<u8>,
     start: usize,
     /// Where the unit starts: the end of the frame.
     end: usize,
     /// What travels beside the bytes.
     pub meta: Meta,
+}
+
+impl Deref for Packet {
+    type Target = Body;
+
+    fn deref(&self) -> &Body {
+        &self.0
+    }
+}
+
+impl DerefMut for Packet {
+    fn deref_mut(&mut self) -> &mut Body {
+        &mut self.0
+    }
+}
+
+impl Clone for Packet {
+    fn clone(&self) -> Self {
+        Packet(self.0.clone())
+    }
+
+    /// Into the buffer that is there.
+    fn clone_from(&mut self, source: &Self) {
+        self.0.bytes.clone_from(&source.0.bytes);
+        (self.start, self.end, self.meta) = (source.start, source.end, source.meta);
+    }
 }
 
 impl Packet {
@@ -94,7 +127,7 @@ impl Packet {
     /// A packet whose buffer most frames and units fit into: buffers that differ in size would grow for a long time,
     /// each when it first meets a large frame.
     fn roomy() -> Self {
-        Packet { bytes: Vec::with_capacity(BUFFER), ..Packet::default() }
+        Packet(Box::new(Body { bytes: Vec::with_capacity(BUFFER), ..Body::default() }))
     }
 
     fn reset(&mut self) {
@@ -112,20 +145,23 @@ impl Packet {
 
     /// The frame's bytes, to edit. Their number changes by [`Packet::push_front`] and [`Packet::resize`] only.
     pub fn frame_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.end]
+        let body = &mut *self.0;
+        &mut body.bytes[body.start..body.end]
     }
 
     /// Replaces the frame; a unit behind it is dropped.
     pub fn set_frame(&mut self, frame: &[u8]) {
-        self.bytes.truncate(self.start);
-        self.bytes.extend_from_slice(frame);
-        self.end = self.bytes.len();
+        let body = &mut *self.0;
+        body.bytes.truncate(body.start);
+        body.bytes.extend_from_slice(frame);
+        body.end = body.bytes.len();
     }
 
     /// Lets `fill` write the frame as a vector of its own choice of length; a unit behind it is dropped.
     pub fn fill_frame<T>(&mut self, fill: impl FnOnce(&mut FrameWriter<'_>) -> T) -> T {
-        self.bytes.truncate(self.start);
-        let result = fill(&mut FrameWriter { bytes: &mut self.bytes });
+        let start = self.start;
+        self.bytes.truncate(start);
+        let result = fill(&mut FrameWriter { bytes: &mut self.0.bytes });
         self.end = self.bytes.len();
         result
     }
@@ -137,18 +173,20 @@ impl Packet {
         if start > self.end {
             return false;
         }
-        if let Some(pushed) = self.bytes.get_mut(start..self.start) {
+        let body = &mut *self.0;
+        if let Some(pushed) = body.bytes.get_mut(start..body.start) {
             pushed.fill(0);
         }
-        self.start = start;
+        body.start = start;
         true
     }
 
     /// Cuts the frame to `len` bytes, or fills it up with zeros. A unit behind it is dropped.
     pub fn resize(&mut self, len: usize) {
-        self.bytes.truncate(self.end);
-        self.bytes.resize(self.start + len, 0);
-        self.end = self.bytes.len();
+        let body = &mut *self.0;
+        body.bytes.truncate(body.end);
+        body.bytes.resize(body.start + len, 0);
+        body.end = body.bytes.len();
     }
 
     /// The unit behind the frame; empty where it carries none.
@@ -158,8 +196,9 @@ impl Packet {
 
     /// Puts `unit` behind the frame in place of what was there. An empty slice takes the unit off.
     pub fn set_unit(&mut self, unit: &[u8]) {
-        self.bytes.truncate(self.end);
-        self.bytes.extend_from_slice(unit);
+        let body = &mut *self.0;
+        body.bytes.truncate(body.end);
+        body.bytes.extend_from_slice(unit);
     }
 }
 

@@ -9,11 +9,13 @@ type Parts = (u8, std::collections::BTreeMap<usize, (u32, bool)>, Vec<u8>);
 
 fn parts() -> impl Strategy<Value = Vec<Parts>> {
     let seen = prop::collection::btree_map(0usize..64, (any::<u32>(), any::<bool>()), 1..6);
-    let one = (0u8..64, seen, prop::collection::vec(any::<u8>(), 0..20)).prop_map(|(stage, seen, delta)| {
+    let one = (seen, prop::collection::vec(any::<u8>(), 0..20)).prop_map(|(seen, delta)| {
         let writes = seen.values().any(|s| s.1);
-        (stage, seen, if writes { delta } else { Vec::new() })
+        (seen, if writes { delta } else { Vec::new() })
     });
-    prop::collection::vec(one, 1..4)
+    // A unit has one record of a stage.
+    let by_stage = prop::collection::btree_map(0u8..64, one, 1..4);
+    by_stage.prop_map(|parts| parts.into_iter().map(|(stage, (seen, delta))| (stage, seen, delta)).collect())
 }
 
 fn unit_of(parts: &[Parts]) -> Vec<u8> {

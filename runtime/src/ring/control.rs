@@ -57,6 +57,11 @@ pub(crate) fn open(packet: &Packet, kind: Kind) -> Result<Reader<'_>, Damage> {
     Ok(Reader(body))
 }
 
+/// The body of a control message that was opened before.
+pub(crate) fn opened(packet: &Packet) -> Reader<'_> {
+    Reader(packet.frame().get(HEADER..).unwrap_or_default())
+}
+
 /// Takes little-endian numbers off a body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);

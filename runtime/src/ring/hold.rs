@@ -66,7 +66,7 @@ impl Hold {
     }
 
     /// Moves the frames that `may_leave` lets go to `leaving`, each behind the earlier ones of its flow.
-    pub(crate) fn release(&mut self, may_leave: impl Fn(&Packet) -> bool, leaving: &mut Vec<Packet>) {
+    pub(crate) fn release(&mut self, mut may_leave: impl FnMut(&Packet) -> bool, leaving: &mut Vec<Packet>) {
         let mut stuck = Flows::default();
         let mut misses = 0;
         for slot in &mut self.queue {

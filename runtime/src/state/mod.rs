@@ -91,6 +91,8 @@ pub trait AnyTable: Send + Sync + fmt::Debug {
     /// Takes a change in, in a partition that `held` covers. Lengths must be those of [`AnyTable::row_bytes`]; others
     /// change nothing.
     fn apply(&self, change: &Change<'_>, held: &Held);
+    /// Makes room for so many more rows in a partition that `held` covers, in one go.
+    fn reserve(&self, partition: usize, rows: usize, held: &Held);
     /// Shows each row of a partition that `held` covers, in no order.
     fn visit(&self, partition: usize, held: &Held, visit: &mut dyn FnMut(Change<'_>));
     /// Shows the keys of a partition that have expired at `now`, oldest first, at most `most`.

@@ -82,11 +82,13 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
     }
 
     /// Where `key` lives.
+    #[inline]
     pub(crate) fn place(&self, key: &K) -> Place {
         self.placement.place(key.as_bytes())
     }
 
     /// The committed row of a key, with the moment it expires.
+    #[inline]
     pub(crate) fn row(&self, place: Place, key: &K, held: &Held) -> Option<(&V, Nanos)> {
         let rows = self.partitions.read(place.partition, held);
         let row = rows.find(place.hash, |row| row.key == *key)?;
@@ -230,6 +232,11 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
         if grown != 0 {
             self.count(grown, held);
         }
+    }
+
+    fn reserve(&self, partition: usize, rows: usize, held: &Held) {
+        let hash_of = |row: &Row<K, V>| self.placement.place(row.key.as_bytes()).hash;
+        self.partitions.write(partition, held, |table| table.reserve(rows, hash_of));
     }
 
     fn visit(&self, partition: usize, held: &Held, visit: &mut dyn FnMut(Change<'_>)) {

@@ -110,6 +110,40 @@ pub fn apply(state: &mut dyn AnyState, delta: &[u8]) {
     apply_held(state, delta, &Held::whole());
 }
 
+/// Takes in rows that were copied, into a state that nobody uses before all are there: what does not make sense ends
+/// it, and the state is of no use then.
+///
+/// # Errors
+/// The first damage.
+pub(crate) fn load(state: &mut dyn AnyState, delta: &[u8]) -> Result<(), DeltaError> {
+    let (state, held) = (&*state, Held::whole());
+    make_room(state, delta, &held)?;
+    for change in changes(state, delta) {
+        let change = change?;
+        state.table(usize::from(change.table)).ok_or(DeltaError::UnknownTable)?.apply(&change, &held);
+    }
+    Ok(())
+}
+
+/// Rows are copied a partition at a time, in the order of a table's slots. A table that grew on the way would be filled in
+/// that order again and again, each time from one end.
+fn make_room(state: &dyn AnyState, delta: &[u8], held: &Held) -> Result<(), DeltaError> {
+    let mut changes = changes(state, delta).peekable();
+    while let Some(first) = changes.next() {
+        let (first, mut rows) = (first?, 1);
+        let mut last = first;
+        while let Some(next) = changes.next_if(|next| next.is_ok_and(|next| next.table == first.table)) {
+            (last, rows) = (next?, rows + 1);
+        }
+        let table = state.table(usize::from(first.table)).ok_or(DeltaError::UnknownTable)?;
+        let partition = table.place_of(first.key).partition;
+        if partition == table.place_of(last.key).partition {
+            table.reserve(partition, rows, held);
+        }
+    }
+    Ok(())
+}
+
 /// Takes a delta in: **the** way that state changes, at the head's commit, at a replica, in recovery and in replay.
 ///
 /// The delta must have passed [`check`], or come from the head's own commit; from a damaged one the changes in front

@@ -118,6 +118,7 @@ impl<'a> Txn<'a> {
         self.work.entropy.below(bound)
     }
 
+    #[inline]
     fn read<'s, K: Plain + Eq, V: Plain>(
         &mut self,
         table: &'s Table<K, V>,
@@ -227,6 +228,7 @@ impl<'a> Txn<'a> {
     ///
     /// # Errors
     /// As [`Txn::put`].
+    #[inline]
     pub fn update<K: Plain + Eq, V: Plain>(
         &mut self,
         table: &Table<K, V>,
@@ -306,6 +308,7 @@ impl<'a> Txn<'a> {
     }
 
     /// Notes a change. `stored` says whether the committed table has the key, where that is known.
+    #[inline]
     fn write<K: Plain + Eq, V: Plain>(
         &mut self,
         table: &Table<K, V>,

@@ -168,6 +168,7 @@ impl WriteSet {
         &self.bytes[entry.at as usize..entry.at as usize + usize::from(entry.key)]
     }
 
+    #[inline]
     fn position(&self, table: u8, hash: u64, key: &[u8]) -> Option<usize> {
         let mut at = self.chains[chain(hash)];
         while let Some(entry) = self.entries.get(at as usize) {
@@ -179,6 +180,7 @@ impl WriteSet {
         None
     }
 
+    #[inline]
     pub(crate) fn find(&self, table: u8, hash: u64, key: &[u8]) -> Option<Found<'_>> {
         let entry = &self.entries[self.position(table, hash, key)?];
         let value = entry.at as usize + usize::from(entry.key);

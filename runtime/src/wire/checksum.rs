@@ -16,6 +16,7 @@ impl Sum {
 
     /// Adds a run of bytes as big-endian words. An odd last byte counts as the high half of a word,
     /// so only the last run may be odd.
+    #[inline]
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Sum {
         let mut sum = self.0;

@@ -57,6 +57,7 @@ impl Flow {
     }
 
     /// The flow of the packet whose headers are known; `None` without IP.
+    #[inline]
     #[must_use]
     pub fn of(frame: &[u8], layers: &Layers) -> Option<Flow> {
         let l4 = match layers.l4_offset() {
@@ -67,6 +68,7 @@ impl Flow {
     }
 
     /// The flow of a packet at `at` anywhere in `frame`, on the VLANs of `layers`.
+    #[inline]
     pub(super) fn read(
         frame: &[u8],
         layers: &Layers,
@@ -233,6 +235,7 @@ pub(super) enum L4 {
 
 impl L4 {
     /// Both ports, and whether they are an ICMP query's identifier.
+    #[inline]
     fn ports(self, frame: &[u8], l3: L3, protocol: u8) -> Option<([U16; 2], u8)> {
         let L4::Header(at) = self else { return Some(([U16::ZERO; 2], 0)) };
         let Some(version) = super::icmp_version(l3, protocol) else {

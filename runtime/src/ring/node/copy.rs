@@ -36,6 +36,8 @@ pub(super) struct Copy {
     /// The rows that come next: an index of `stages`, and a partition.
     at: (usize, usize),
     number: u32,
+    /// Room for the next part.
+    body: Vec<u8>,
     /// For the mutant `torn-snapshot`: the vectors when the copy began.
     torn: Vec<Vector>,
 }
@@ -80,7 +82,7 @@ impl Control {
             torn.push(store.versions());
             store.remember_changes(true);
         }
-        self.copy = Some(Copy { to, question, stages, at: (0, 0), number: 0, torn });
+        self.copy = Some(Copy { to, question, stages, at: (0, 0), number: 0, body: Vec::new(), torn });
         Ok(true)
     }
 
@@ -93,7 +95,8 @@ impl Control {
     /// Sends the next part of what is being copied.
     pub(super) fn copy_on(&mut self, lanes: &mut Lanes<'_>, out: &mut Output) {
         let Some(mut copy) = self.copy.take() else { return };
-        let mut body = Vec::new();
+        let mut body = std::mem::take(&mut copy.body);
+        body.clear();
         copy.question.iter().for_each(|number| body.extend_from_slice(&number.to_le_bytes()));
         body.extend_from_slice(&copy.number.to_le_bytes());
         let last_at = body.len();
@@ -119,6 +122,7 @@ impl Control {
         Address::new(&self.core, &self.view, copy.to).put_on(&mut part);
         out.control.push((copy.to, part));
         copy.number += 1;
+        copy.body = body;
         if is_last {
             self.end_copy();
         } else {
@@ -208,7 +212,15 @@ pub(super) struct Part<'a> {
 
 impl<'a> Part<'a> {
     pub(super) fn open(packet: &'a Packet) -> Result<Self, Damage> {
-        let mut body = control::open(packet, Kind::Snapshot)?;
+        Part::new(control::open(packet, Kind::Snapshot)?)
+    }
+
+    /// A part that was found whole before.
+    pub(super) fn opened(packet: &'a Packet) -> Result<Self, Damage> {
+        Part::new(control::opened(packet))
+    }
+
+    fn new(mut body: Reader<'a>) -> Result<Self, Damage> {
         let head = |body: &mut Reader<'_>| Some(([body.u64()?, body.u64()?], body.u32()?, body.u8()?));
         let (question, number, last) = head(&mut body).ok_or(Damage::Record)?;
         Ok(Part { question, number, is_last: last != 0, body })

@@ -163,9 +163,9 @@ impl Lane {
     /// Takes a burst of messages of this lane, in order: from the predecessor, from the successor, from outside.
     pub(super) fn accept(&mut self, burst: &mut Vec<Packet>, now: Now, out: &mut Output) {
         self.now = now;
-        for slot in &mut *burst {
-            // Not drained: where the network function panics, it is known what was lost with it.
-            let packet = std::mem::take(slot);
+        burst.reverse();
+        // Not drained: where the network function panics, it is known what was lost with it.
+        while let Some(packet) = burst.pop() {
             if !self.is_for_me(&packet) {
                 self.refuse(packet, "fenced", out);
                 continue;
@@ -176,7 +176,6 @@ impl Lane {
                 Kind::Fetch | Kind::Snapshot => self.refuse(packet, "misdirected", out),
             }
         }
-        burst.clear();
         self.settle(out); // what waited for a unit that has come
         self.close(out); // commit what is open: one unit
         self.release(out); // what waited for its commit

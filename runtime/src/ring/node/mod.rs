@@ -216,7 +216,7 @@ impl Node {
 
 /// Frames of a burst that have not been taken out of it.
 pub(crate) fn frames_in(burst: &[Packet]) -> usize {
-    burst.iter().filter(|packet| packet.meta.kind == Kind::Frame && !packet.frame().is_empty()).count()
+    burst.iter().filter(|packet| packet.meta.kind == Kind::Frame).count()
 }
 
 /// All lanes of a node.

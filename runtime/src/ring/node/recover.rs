@@ -6,7 +6,6 @@ use super::copy::{Copy, Part};
 use super::lane::{Core, is_for};
 use super::{Address, Lanes, Output, layout};
 use crate::clock::{Nanos, Now};
-use crate::dependency::PartitionSet;
 use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
 use crate::piggyback::Damage;
@@ -230,19 +229,17 @@ impl Control {
         let (core, plan) = (&self.core, &self.core.plan);
         let Life::Joining(joining) = &mut self.life else { return Ok(()) };
         let layout = layout(plan, core.index);
-        let all = PartitionSet::first(layout.partitions);
         let asked = joining.pending.iter().filter(|&&(_, from)| from == source).map(|&(stage, _)| stage);
         let mut states: Vec<Option<Box<dyn AnyState>>> = core.nfs.iter().map(|_| None).collect();
         asked.for_each(|stage| states[stage] = Some(core.nfs[stage].new_state(&layout)));
         let of_source = joining.parts.iter().filter(|part| usize::from(part.2.meta.sender) == source);
-        let mut parts = of_source.map(|part| Part::open(&part.2)).collect::<Result<Vec<_>, _>>()?;
+        let mut parts = of_source.map(|part| Part::opened(&part.2)).collect::<Result<Vec<_>, _>>()?;
         parts.sort_by_key(|part| part.number);
         let (mut stores, mut units) = (Vec::new(), Vec::new());
         for mut part in parts {
             while let Some((stage, delta)) = part.delta()? {
                 let state = states.get_mut(stage).and_then(Option::as_mut).ok_or(Damage::ForeignStage)?;
-                delta::check(&**state, delta, all).map_err(|_| Damage::Delta)?;
-                delta::apply(&mut **state, delta);
+                delta::load(&mut **state, delta).map_err(|_| Damage::Delta)?;
             }
             if part.is_last {
                 while let Some((stage, [versions, commit])) = part.vectors(layout.partitions)? {

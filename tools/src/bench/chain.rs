@@ -1,4 +1,4 @@
-//! `pannier bench`: what the ring costs, as a ratio measured side by side.
+//! A chain on its capture, from memory, beside the same chain without replication.
 
 use std::time::{Duration, Instant};
 
@@ -8,36 +8,14 @@ use pannier_runtime::Packet;
 use pannier_runtime::port::Faults;
 use serde_json::json;
 
+use super::Args;
+use super::spread::Spread;
 use crate::{Ended, Failure, fail, print};
 
-/// Measures a chain on its capture from memory, beside the same chain without replication
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// A chain file, or a chain on one line
-    chain: String,
-    /// A capture to read, '-' for standard input; inside:FILE or outside:FILE says on
-    /// which side it was taken. Several are merged by time.
-    /// In place of what the chain file reads
-    #[arg(long, verbatim_doc_comment, value_name = "[SIDE:]FILE")]
-    read: Vec<String>,
-    /// Changes a setting: f=2, unit=1
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    sets: Vec<String>,
-    /// Pairs of measurements, one with and one without replication each
-    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    rounds: u32,
-    /// Milliseconds of each measurement
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    millis: u64,
-    /// Prints the result as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-pub(crate) fn bench(args: &Args) -> Ended {
+pub(super) fn bench(chain: &str, args: &Args) -> Ended {
     // No node crashes here, whatever the chain file plans; without crashes any f is possible.
     let sets: Vec<&str> = args.sets.iter().map(String::as_str).chain(["crash=[]"]).collect();
-    let opened = config::open(&args.chain, &sets);
+    let opened = config::open(chain, &sets);
     let spec = match opened.and_then(|mut spec| spec.read_from(&args.read).map(|()| spec)) {
         Ok(spec) => spec,
         Err(error) => return fail(Failure::Usage, error),
@@ -48,7 +26,7 @@ pub(crate) fn bench(args: &Args) -> Ended {
         Err(error @ RunError::Input(_)) => return fail(Failure::Files, error),
         Err(error) => return fail(Failure::Usage, error),
     };
-    match measure(&spec, &packets, args) {
+    match measure(&spec, &packets, args.rounds(), args.length()) {
         Ok(result) => print(if args.json { result.json() } else { result.to_string() }),
         Err(error) => fail(Failure::Usage, error),
     }
@@ -61,13 +39,17 @@ struct Measured {
     pairs: Vec<(f64, f64)>,
 }
 
-fn measure(spec: &ChainSpec, packets: &[Packet], args: &Args) -> Result<Measured, RunError> {
-    let length = Duration::from_millis(args.millis);
+fn measure(
+    spec: &ChainSpec,
+    packets: &[Packet],
+    rounds: u32,
+    length: Duration,
+) -> Result<Measured, RunError> {
     let (mut with, mut without) = (Bench::new(spec, spec.plan.f())?, Bench::new(spec, 0)?);
     with.run(packets, length);
     without.run(packets, length); // both have seen every flow now
     let pair = |_| (with.run(packets, length), without.run(packets, length));
-    Ok(Measured { f: spec.plan.f(), packets: packets.len(), pairs: (0..args.rounds).map(pair).collect() })
+    Ok(Measured { f: spec.plan.f(), packets: packets.len(), pairs: (0..rounds).map(pair).collect() })
 }
 
 /// A chain that is fed from memory again and again.
@@ -115,29 +97,21 @@ impl Bench {
     }
 }
 
-/// Minimum, median and maximum.
-fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    [sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1]]
-}
-
 impl Measured {
     /// With, without, and the cost: how many times longer a packet takes with replication.
-    fn rows(&self) -> [[f64; 3]; 3] {
+    fn rows(&self) -> [Spread; 3] {
         [
-            spread(self.pairs.iter().map(|(with, _)| with / 1e6)),
-            spread(self.pairs.iter().map(|(_, without)| without / 1e6)),
-            spread(self.pairs.iter().map(|(with, without)| without / with)),
+            Spread::of(self.pairs.iter().map(|(with, _)| with / 1e6)),
+            Spread::of(self.pairs.iter().map(|(_, without)| without / 1e6)),
+            Spread::of(self.pairs.iter().map(|(with, without)| without / with)),
         ]
     }
 
     fn json(&self) -> String {
         let [with, without, cost] = self.rows();
-        let row = |r: [f64; 3]| json!({ "min": r[0], "median": r[1], "max": r[2] });
         let result = json!({
             "f": self.f, "packets": self.packets, "rounds": self.pairs.len(),
-            "mpps": row(with), "mpps_f0": row(without), "cost": row(cost),
+            "mpps": with.json(), "mpps_f0": without.json(), "cost": cost.json(),
         });
         format!("{result}\n")
     }
@@ -153,12 +127,12 @@ impl std::fmt::Display for Measured {
             self.pairs.len()
         )?;
         writeln!(out, "                 minimum   median  maximum")?;
-        writeln!(out, "f = {}   Mpps    {:8.3} {:8.3} {:8.3}", self.f, with[0], with[1], with[2])?;
-        writeln!(out, "f = 0   Mpps    {:8.3} {:8.3} {:8.3}", without[0], without[1], without[2])?;
+        writeln!(out, "f = {}   Mpps    {:8.3} {:8.3} {:8.3}", self.f, with.min, with.median, with.max)?;
+        writeln!(out, "f = 0   Mpps    {:8.3} {:8.3} {:8.3}", without.min, without.median, without.max)?;
         writeln!(
             out,
             "cost of f = {}   {:8.3} {:8.3} {:8.3}  (time per packet, f = {} to f = 0)",
-            self.f, cost[0], cost[1], cost[2], self.f
+            self.f, cost.min, cost.median, cost.max, self.f
         )
     }
 }
