@@ -29,7 +29,7 @@ fn a_lane_that_panics_stops_no_other() {
     let give = move |node: &SharedNode, lane: u8, ask: u8, out: &mut Output| {
         let mut packet = frame(lane, ask, 0, 60);
         packet.meta.lane = lane;
-        node.accept(usize::from(lane), &mut vec![packet], now, out);
+        node.turn(usize::from(lane), &mut vec![packet], now, false, out);
     };
     let panicked = catch_unwind(AssertUnwindSafe(|| give(&node, 0, ABORT, &mut Output::default())));
     assert!(panicked.is_err() && node.has_panicked());
