@@ -135,20 +135,27 @@ fn nanos(duration: Duration) -> Nanos {
     Nanos::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
+/// Rounds in which the actors of a worker that is dropped must end.
+const LAST_ROUNDS: u32 = 10_000;
+
 /// Rounds between two looks for new actors, where there is much to do.
 const LOOK_EVERY: u32 = 64;
 
 fn run(new: &Receiver<Box<dyn Actor>>, idle: Idle, clock: Clock) {
     let mut actors: Vec<Box<dyn Actor>> = Vec::new();
     let (mut round, mut idle_rounds) = (0u32, 0u32);
-    loop {
+    let mut rounds_left = u32::MAX;
+    while rounds_left > 0 {
         if round.is_multiple_of(LOOK_EVERY) || idle_rounds > 0 {
             match new.try_recv() {
                 Ok(actor) => actors.push(actor),
                 Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Disconnected) if actors.is_empty() => return,
+                // Actors that were told to end do so in a turn of theirs.
+                Err(TryRecvError::Disconnected) => rounds_left = rounds_left.min(LAST_ROUNDS),
             }
         }
+        rounds_left -= u32::from(rounds_left <= LAST_ROUNDS);
         round = round.wrapping_add(1);
         let mut busy = false;
         actors.retain_mut(|actor| {
