@@ -51,10 +51,16 @@ struct Rig {
 
 const FLOWS: u64 = 64;
 
+/// More packets than any test sends: a thread may not run for long on a machine that does much else.
+const QUEUE: usize = 32_768;
+
+/// Longest wait for anything, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 impl Rig {
     fn new(plan: Plan, nfs: &[Arc<dyn AnyNf>], options: &LiveOptions) -> Self {
-        let (inside_port, inside) = memory_device(4_096);
-        let (outside_port, outside) = memory_device(4_096);
+        let (inside_port, inside) = memory_device(QUEUE);
+        let (outside_port, outside) = memory_device(QUEUE);
         let stage =
             |(at, nf): (usize, &Arc<dyn AnyNf>)| ChainStage { name: format!("s{at}"), nf: nf.clone() };
         let stages = nfs.iter().enumerate().map(stage).collect();
@@ -88,10 +94,13 @@ impl Rig {
         let Ok(()) = self.inside.tx_burst(context, &mut burst);
     }
 
-    fn take(&mut self) {
+    /// Takes what has come out, and says how much that was.
+    fn take(&mut self) -> usize {
         let context = &mut PortContext { now: 0, pool: &mut self.pool };
         let mut burst = Vec::new();
+        let Ok(_) = self.inside.rx_burst(1_024, context, &mut burst); // sends on what waits at this end, too
         let Ok(_) = self.outside.rx_burst(1_024, context, &mut burst);
+        let came = burst.len();
         for packet in burst {
             assert_eq!(packet.meta.direction, Direction::Outbound);
             let frame = packet.frame();
@@ -100,14 +109,19 @@ impl Rig {
             self.tickets.push(number(50));
             self.pool.give(packet);
         }
+        came
     }
 
     /// Waits until everything that can come has come.
     fn settle(&mut self) {
-        let (mut last, mut quiet) = (0, Instant::now());
-        while quiet.elapsed() < Duration::from_millis(60) {
+        let (mut last, mut quiet, start) = (0, Instant::now(), Instant::now());
+        let sent: u64 = self.sent.values().sum();
+        let is_over = |quiet: Instant, entered: u64| {
+            quiet.elapsed() > Duration::from_millis(60) && entered >= sent || start.elapsed() > PATIENCE
+        };
+        while !is_over(quiet, self.live().entered()) {
             self.live().watch(Duration::from_millis(2));
-            self.take();
+            while self.take() > 0 {}
             if self.tickets.len() != last {
                 (last, quiet) = (self.tickets.len(), Instant::now());
             }
@@ -118,7 +132,7 @@ impl Rig {
     fn finish(mut self) -> (LiveOutcome, usize) {
         self.settle();
         let outcome = self.live.take().expect("it is finished once").finish();
-        self.take(); // what came out while the chain was drained
+        while self.take() > 0 {} // what came out while the chain was drained
         for (flow, sequence) in &self.seen {
             assert!(sequence.windows(2).all(|pair| pair[0] < pair[1]), "flow {flow} left as {sequence:?}");
         }
@@ -218,15 +232,15 @@ fn a_network_function_that_panics_is_replaced() {
     }));
     for shards in [1, 2] {
         let nfs: [Arc<dyn AnyNf>; 2] = [poisoned.clone(), Arc::new(monitor(MonitorConfig::default()))];
-        let options = LiveOptions { shards, ..LiveOptions::default() };
+        // A panic is told with its whole stack, which takes long the first time: no reason to take the node for stuck.
+        let options = LiveOptions { shards, patience: PATIENCE, ..LiveOptions::default() };
         let mut rig = Rig::new(plan(2, 1, shards, 1), &nfs, &options);
         let frame = |port: u16| FrameBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1]).udp(port, 53, &[0; 16]);
         for port in [0x100u16, 0x10d, 0x101] {
             let context = &mut PortContext { now: 0, pool: &mut rig.pool };
             let Ok(()) = rig.inside.tx_burst(context, &mut vec![Packet::new(&frame(port))]);
             rig.settle();
-            // A panic is told with its whole stack, which takes long the first time.
-            let end = Instant::now() + Duration::from_secs(30);
+            let end = Instant::now() + PATIENCE;
             while port == 0x10d && rig.live().recoveries().is_empty() && Instant::now() < end {
                 rig.live().watch(Duration::from_millis(5));
             }
@@ -254,7 +268,7 @@ fn a_panic_under_claims_stops_no_other_shard() {
     let mut random = Entropy::new(5);
     for _ in 0..4 {
         rig.send(2_000, &mut random);
-        let (end, before) = (Instant::now() + Duration::from_secs(60), rig.tickets.len());
+        let (end, before) = (Instant::now() + PATIENCE, rig.tickets.len());
         while rig.tickets.len() == before && Instant::now() < end {
             rig.settle();
         }

@@ -179,12 +179,15 @@ fn count(counter: &AtomicU64, more: usize) {
 
 impl Actor for Edge {
     fn turn(&mut self, now: Now) -> Turn {
-        let out = self.let_out(now);
+        let ends = self.ended.load(Ordering::Relaxed);
+        let mut out = self.let_out(now);
+        while ends && matches!(out, Ok(true)) {
+            out = self.let_out(now); // nothing that was released stays behind
+        }
         let taken = self.take(now);
         let busy = out.as_ref().is_ok_and(|busy| *busy) || taken.as_ref().is_ok_and(|busy| *busy);
         let failed = out.err().or(taken.err());
         self.turns = self.turns.wrapping_add(1);
-        let ends = self.ended.load(Ordering::Relaxed);
         if failed.is_some() || ends || self.turns.is_multiple_of(PUBLISH_EVERY) {
             self.publish(failed);
         }

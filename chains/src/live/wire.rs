@@ -19,6 +19,10 @@ use crate::ingress::Ingress;
 /// Packets that may be under way on one lane of a link, each way.
 const LINK: usize = 1_024;
 
+/// Rings in memory lose nothing; an answer is only late where a thread was not run. To send units again then would cost
+/// time when there is too little of it. (A new successor gets at once what it lacks.) In nanoseconds.
+const LEAST_REPAIR: u64 = 20_000_000;
+
 impl Supervisor {
     /// Starts a chain between two ports. Of the options, those that concern threads are not looked at.
     ///
@@ -37,6 +41,10 @@ impl Supervisor {
         plan.check(stages.iter().map(|s| s.nf.largest_delta_in(&plan.layout)).max().unwrap_or(0))?;
         if !(1..=plan.lanes).contains(&options.shards) {
             return Err(LiveError::Shards { shards: options.shards, lanes: plan.lanes });
+        }
+        let mut plan = plan;
+        if options.faults == Faults::NONE {
+            plan.limits.repair_after = plan.limits.repair_after.max(LEAST_REPAIR);
         }
         let names = stages.iter().map(|stage| stage.name.clone()).collect();
         let nfs: Arc<[Arc<dyn AnyNf>]> = stages.into_iter().map(|stage| stage.nf).collect();
