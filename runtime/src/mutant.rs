@@ -55,6 +55,10 @@ mutants! {
     NoLogTransfer "no-log-transfer" "a replacement gets tables, but not the retained units";
     NoHeadLogTransfer "no-head-log-transfer" "as above, only for the store of a new head";
     OneLaneTransfer "one-lane-transfer" "a replacement gets the retained units of one lane only";
+    OneLaneRepair "one-lane-repair" "a replacement repairs in one lane what came from several";
+    SilentLane "silent-lane" "a lane other than the first does not tell what it has applied";
+    LostInReshard "lost-in-reshard" "frames that wait in a node are lost when one shard takes it over from several";
+    PanickedLane "panicked-lane" "a lane whose network function panicked goes on when one shard takes the node over";
     SplitTransfer "split-transfer" "a replacement gets retained units in parts";
     DoubledFetch "doubled-fetch" "a source begins anew when a question for state comes twice";
     TornSnapshot "torn-snapshot" "rows and versions of a snapshot are of different moments";

@@ -2,6 +2,7 @@
 //! allocator counts. This is a test binary of its own, since an allocator serves a whole program.
 #![allow(unsafe_code)] // an allocator can't be written without
 
+mod live;
 #[path = "../ports/netns.rs"]
 #[allow(dead_code)] // most of it serves the tests of ports
 mod netns;

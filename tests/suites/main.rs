@@ -10,5 +10,7 @@ mod log;
 mod mutants;
 mod runs;
 mod schedules;
+mod shards;
+
 mod source;
 mod style;

@@ -6,6 +6,8 @@ use pannier_runtime::mutant::Mutant;
 use pannier_sim::{Options, Schedule, campaign, play, shrink};
 use pannier_tests::kept_schedules;
 
+use crate::shards::MUTANTS;
+
 /// Schedules within which a mutant must be caught.
 const BUDGET: u64 = 20_000;
 
@@ -16,7 +18,7 @@ fn every_mutant_is_caught() {
     println!("| mutant | schedules until caught | promise | shrunk to |\n|---|---|---|---|");
     let kept: Vec<Schedule> = kept_schedules().into_iter().map(|(_, schedule)| schedule).collect();
     let mut survivors = Vec::new();
-    for &mutant in Mutant::ALL {
+    for &mutant in Mutant::ALL.iter().filter(|mutant| !MUTANTS.contains(mutant)) {
         if let Some(schedule) = kept.iter().find(|schedule| schedule.options.mutant == Some(mutant)) {
             let ended = play(schedule.options, &schedule.events).expect("its options are possible");
             match ended {

@@ -1,5 +1,6 @@
 //! `pannier run CHAIN --in PORT --out PORT`: a chain on real traffic, a bump in the wire.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,9 +32,13 @@ pub(crate) struct Args {
     /// The cores to run on; default: all that the process may use
     #[arg(long, value_name = "CORE,…", value_delimiter = ',', requires = "inside")]
     cores: Vec<usize>,
-    /// What idle cores do: spin (fastest, for cores of their own), yield, or sleep
+    /// What idle cores do
     #[arg(long, value_name = "WAY", default_value = "sleep", value_parser = ["spin", "yield", "sleep"], requires = "inside")]
     idle: String,
+    /// Gives a stage's node another number of shards once so many packets have entered;
+    /// the chain needs as many lanes
+    #[arg(long = "reshard", verbatim_doc_comment, value_name = "STAGE=N@PACKET", requires = "inside")]
+    reshards: Vec<String>,
     /// Stops after so many seconds
     #[arg(long = "for", value_name = "SECONDS", requires = "inside")]
     seconds: Option<u64>,
@@ -64,27 +69,64 @@ pub(crate) fn run(spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool
         Ok(sides) => sides,
         Err(error) => return fail(Failure::Files, error),
     };
-    let (options, crashes, burst) = (args.options(&spec), spec.crashes, spec.plan);
+    let reshards = match args.reshards.iter().map(|text| Reshard::parse(text, &spec)).collect() {
+        Ok(reshards) => reshards,
+        Err(error) => return fail(Failure::Usage, error),
+    };
+    let (options, plan) = (args.options(&spec), spec.plan);
+    let due = Due { crashes: spec.crashes.into(), reshards };
     let stages = spec.stages.into_iter().map(|stage| ChainStage { name: stage.name, nf: stage.nf }).collect();
-    let live = match Live::start(burst, stages, sides, options) {
+    let live = match Live::start(plan, stages, sides, &options) {
         Ok(live) => live,
         Err(error) => return fail(Failure::Usage, error),
     };
     // Somebody may wait for this line before he sends traffic; nobody is hurt where it can't be written.
     let _ = writeln!(io::stderr(), "pannier: running between {inside} and {outside}; Ctrl-C stops");
     let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let (outcome, missed) = look_after(live, &crashes, end, stop);
+    let (outcome, missed) = look_after(live, due, end, stop);
     report(outcome, &missed, as_json)
+}
+
+/// A change of a node's shards.
+#[derive(Clone, Copy, Debug)]
+struct Reshard {
+    node: usize,
+    shards: usize,
+    packet: u64,
+}
+
+impl Reshard {
+    fn parse(text: &str, spec: &ChainSpec) -> Result<Self, String> {
+        let wrong = || format!("`--reshard {text}` is not STAGE=N@PACKET, as in nat=2@10000");
+        let (stage, rest) = text.split_once('=').ok_or_else(wrong)?;
+        let (shards, packet) = rest.split_once('@').ok_or_else(wrong)?;
+        let shards = shards.parse().map_err(|_| wrong())?;
+        let packet = packet.parse().map_err(|_| wrong())?;
+        let node = spec.stages.iter().position(|other| other.name == stage);
+        let node = node.ok_or_else(|| format!("`--reshard {text}`: no stage is called `{stage}`"))?;
+        let lanes = spec.plan.lanes;
+        if !(1..=lanes).contains(&shards) {
+            return Err(format!(
+                "`--reshard {text}`: with {lanes} lanes a node has 1 to {lanes} shards; set lanes"
+            ));
+        }
+        Ok(Reshard { node, shards, packet })
+    }
+}
+
+/// What is to happen to a chain once packets have entered, in the order of time.
+struct Due {
+    crashes: VecDeque<Crash>,
+    reshards: Vec<Reshard>,
 }
 
 /// Looks after a chain until it is to stop. Returns what it came to, and the crashes that never were.
 fn look_after(
     mut live: Live,
-    crashes: &[Crash],
+    mut due: Due,
     end: Option<Instant>,
     stop: &AtomicBool,
-) -> (LiveOutcome, Vec<Crash>) {
-    let mut due = crashes.iter().peekable();
+) -> (LiveOutcome, VecDeque<Crash>) {
     let over = |live: &Live| {
         stop.load(Ordering::Relaxed)
             || end.is_some_and(|end| Instant::now() >= end)
@@ -94,13 +136,15 @@ fn look_after(
         live.watch(LOOK_EVERY);
         let entered = live.entered();
         // One that the ring would not survive now is tried again.
-        while due.next_if(|crash| crash.packet <= entered && live.crash(crash.node)).is_some() {}
+        while due.crashes.pop_front_if(|crash| crash.packet <= entered && live.crash(crash.node)).is_some() {}
+        for reshard in due.reshards.extract_if(.., |reshard| reshard.packet <= entered) {
+            live.set_shards(reshard.node, reshard.shards);
+        }
     }
-    let missed = due.copied().collect();
-    (live.finish(), missed)
+    (live.finish(), due.crashes)
 }
 
-fn report(outcome: LiveOutcome, missed: &[Crash], as_json: bool) -> Ended {
+fn report(outcome: LiveOutcome, missed: &VecDeque<Crash>, as_json: bool) -> Ended {
     let mut summary = outcome.summary;
     summary.warnings.extend(missed.iter().map(|crash| {
         format!("node {} was to crash after {} packets, and the run ended before", crash.node, crash.packet)

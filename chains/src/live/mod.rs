@@ -2,32 +2,27 @@
 //!
 //! A [`Live`] chain starts its nodes' shards and its two edges on workers, one worker a core, and looks after them: it
 //! detects that a node died, declares views, and lets replacements begin. [`Live::watch`] does so for a while; whoever
-//! runs the chain calls it again and again.
+//! runs the chain calls it again and again. What is done is in [`Supervisor`], which has no thread; a [`Live`] chain gives
+//! it the threads.
 
 mod edge;
 mod supervise;
+mod wire;
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
-use pannier_runtime::entropy::Entropy;
-use pannier_runtime::packet::Depot;
-use pannier_runtime::port::{Device, Duplex, Fault, Faults, PortError, PortStats, duplex};
-use pannier_runtime::ring::{Node, Orchestrator, Plan, PlanError};
-use pannier_runtime::shard::{Clock, Hold, Idle, LaneLinks, Order, Place, Shard, Told, Worker, cores};
-use pannier_runtime::{AnyNf, Direction};
+use pannier_runtime::clock::Now;
+use pannier_runtime::port::{Device, Faults, PortError, PortStats};
+use pannier_runtime::ring::{Plan, PlanError};
+use pannier_runtime::shard::{Actor, Clock, Idle, Worker, cores};
 
 use crate::chain::{ChainStage, Recovery, Summary};
-use crate::config::{Inside, Undecided};
-use crate::ingress::Ingress;
-use edge::{Edge, EdgeState};
-use supervise::Outage;
+pub use supervise::{Host, Supervisor};
 
-/// Packets that may be under way on one lane of a link, each way.
-const LINK: usize = 1_024;
+/// How often nodes are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// How a live chain runs.
 #[derive(Clone, Debug)]
@@ -86,26 +81,36 @@ pub struct Sides {
 
 /// A chain that runs.
 pub struct Live {
-    plan: Plan,
-    names: Vec<String>,
-    nfs: Arc<[Arc<dyn AnyNf>]>,
-    options: LiveOptions,
-    orchestrator: Orchestrator,
-    places: Vec<Arc<Place>>,
-    /// By node: the mailboxes of its shards; the first leads.
-    shards: Vec<Vec<Sender<Order>>>,
-    told: Receiver<(usize, Told)>,
-    edges: [Arc<EdgeState>; 2],
-    ended: Arc<AtomicBool>,
-    depot: Arc<Depot>,
+    supervisor: Option<Supervisor>,
+    crew: Crew,
+}
+
+/// The threads of a chain.
+struct Crew {
     clock: Clock,
-    outages: Vec<Option<Outage>>,
-    beats: Vec<(u64, Instant)>,
-    recoveries: Vec<Recovery>,
-    unrecoverable: Option<usize>,
-    warnings: Vec<String>,
-    /// Dropped last: the actors must have been told to end.
+    nodes: usize,
     workers: Vec<Worker>,
+}
+
+impl Host for Crew {
+    fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// Neighbours share a worker, the shards of a node do not.
+    fn add(&mut self, node: usize, shard: usize, actor: Box<dyn Actor>) {
+        let home = (node * self.workers.len() / self.nodes + shard) % self.workers.len();
+        self.workers[home].add(actor);
+    }
+
+    fn wait(&mut self) {
+        thread::sleep(LOOK_EVERY / 10);
+    }
+
+    /// Waits for all actors, and with them for their last words.
+    fn end(&mut self) {
+        self.workers.clear();
+    }
 }
 
 /// What a live chain came to.
@@ -130,137 +135,92 @@ impl Live {
         plan: Plan,
         stages: Vec<ChainStage>,
         sides: Sides,
-        options: LiveOptions,
+        options: &LiveOptions,
     ) -> Result<Self, LiveError> {
-        if stages.len() != plan.stages() {
-            return Err(PlanError::StageCount { planned: plan.stages(), given: stages.len() }.into());
-        }
-        plan.check(stages.iter().map(|s| s.nf.largest_delta_in(&plan.layout)).max().unwrap_or(0))?;
-        if !(1..=plan.lanes).contains(&options.shards) {
-            return Err(LiveError::Shards { shards: options.shards, lanes: plan.lanes });
-        }
-        let names = stages.iter().map(|stage| stage.name.clone()).collect();
-        let nfs: Arc<[Arc<dyn AnyNf>]> = stages.into_iter().map(|stage| stage.nf).collect();
-        let (nodes, clock) = (plan.nodes(), Clock::default());
-        let (report, told) = unbounded();
-        let leaders: Vec<_> = (0..nodes).map(|_| unbounded()).collect();
-        let mailboxes: Vec<Sender<Order>> = leaders.iter().map(|(to, _)| to.clone()).collect();
-        let place = |index| Arc::new(Place::new(index, mailboxes.clone(), report.clone()));
-        let mut live = Live {
-            plan,
-            names,
-            nfs,
-            orchestrator: Orchestrator::new(&plan),
-            places: (0..nodes).map(place).collect(),
-            shards: mailboxes.iter().map(|leader| vec![leader.clone()]).collect(),
-            told,
-            edges: [Arc::default(), Arc::default()],
-            ended: Arc::default(),
-            depot: Arc::default(),
-            clock,
-            outages: (0..nodes).map(|_| None).collect(),
-            beats: vec![(0, Instant::now()); nodes],
-            recoveries: Vec::new(),
-            unrecoverable: None,
-            warnings: Vec::new(),
-            workers: start_workers(&options, clock)?,
-            options,
-        };
-        let (lanes, edges) = live.wire();
-        live.start_edges(sides, edges);
-        for (index, (links, (to, mailbox))) in lanes.into_iter().zip(leaders).enumerate() {
-            let shard = Shard::new(live.places[index].clone(), mailbox, live.depot.clone());
-            let view = live.orchestrator.view().clone();
-            let node = Node::new(index, plan, live.nfs.clone(), view);
-            // The mailbox was made a few lines above, and its shard begins below.
-            let _ = to.send(Order::Take(links, Hold::Alone(Box::new(node)), true));
-            live.workers[live.home(index, 0)].add(Box::new(shard));
-        }
-        if live.options.shards > 1 {
-            (0..nodes).for_each(|node| live.set_shards(node, live.options.shards));
-        }
-        Ok(live)
+        let clock = Clock::default();
+        let mut crew = Crew { clock, nodes: plan.nodes(), workers: start_workers(options, clock)? };
+        let supervisor = Supervisor::start(plan, stages, sides, options, &mut crew)?;
+        Ok(Live { supervisor: Some(supervisor), crew })
     }
 
-    /// The worker of a node's shard: neighbours share one, the shards of a node do not.
-    fn home(&self, node: usize, shard: usize) -> usize {
-        (node * self.workers.len() / self.plan.nodes() + shard) % self.workers.len()
+    fn parts(&mut self) -> (&mut Supervisor, &mut Crew) {
+        (self.supervisor.as_mut().expect("it is there until the chain is dropped"), &mut self.crew)
     }
 
-    /// All links: for each node its lanes', and for each edge its own.
-    fn wire(&self) -> (Vec<Vec<LaneLinks>>, [Vec<Duplex>; 2]) {
-        let (nodes, lanes) = (self.plan.nodes(), self.plan.lanes);
-        let empty = |number| LaneLinks { number, before: None, after: None, inside: None, outside: None };
-        let mut all: Vec<Vec<LaneLinks>> = (0..nodes).map(|_| (0..lanes).map(empty).collect()).collect();
-        let mut edges = [Vec::new(), Vec::new()];
-        (0..lanes).for_each(|lane| self.wire_lane(lane, &mut all, &mut edges));
-        (all, edges)
+    fn supervisor(&self) -> &Supervisor {
+        self.supervisor.as_ref().expect("it is there until the chain is dropped")
     }
 
-    fn wire_lane(&self, lane: usize, all: &mut [Vec<LaneLinks>], edges: &mut [Vec<Duplex>; 2]) {
-        let nodes = self.plan.nodes();
-        for node in (0..nodes).filter(|_| nodes > 1) {
-            let (here, there) = duplex(LINK);
-            let faulty = |end, number: usize| {
-                let stream = 1 << 62 | (lane as u64) << 32 | (2 * node + number) as u64;
-                Fault::new(end, self.options.faults, Entropy::stream(self.plan.seed, stream))
-            };
-            all[node][lane].after = Some(faulty(here, 0));
-            all[self.plan.successor(node)][lane].before = Some(faulty(there, 1));
+    /// Looks after the chain for a while.
+    pub fn watch(&mut self, how_long: Duration) {
+        let end = Instant::now() + how_long;
+        let (supervisor, crew) = self.parts();
+        loop {
+            let rest = end.saturating_duration_since(Instant::now());
+            supervisor.listen(rest.min(LOOK_EVERY), crew);
+            supervisor.watch(crew);
+            if rest.is_zero() {
+                return;
+            }
         }
-        let (edge, first) = duplex(LINK);
-        edges[0].push(edge);
-        all[0][lane].inside = Some(first);
-        let (edge, last) = duplex(LINK);
-        edges[1].push(edge);
-        all[self.plan.last()][lane].outside = Some(last);
     }
 
-    fn start_edges(&self, sides: Sides, lanes: [Vec<Duplex>; 2]) {
-        let [inside, outside] = lanes;
-        let ports = [
-            (sides.inside, inside, Direction::Outbound, 0, &self.edges[0]),
-            (sides.outside, outside, Direction::Inbound, self.plan.last(), &self.edges[1]),
-        ];
-        for (port, lanes, direction, node, state) in ports {
-            let edge = Edge::new(
-                port,
-                direction,
-                lanes,
-                Ingress::new(Inside::nothing(), Vec::new(), Undecided::default()),
-                self.nfs.clone(),
-                self.places.clone(),
-                state.clone(),
-                self.depot.clone(),
-                self.ended.clone(),
-            );
-            self.workers[self.home(node, 0)].add(Box::new(edge));
-        }
+    /// See [`Supervisor::crash`].
+    pub fn crash(&mut self, node: usize) -> bool {
+        let (supervisor, crew) = self.parts();
+        supervisor.crash(node, crew)
+    }
+
+    /// See [`Supervisor::set_shards`].
+    pub fn set_shards(&mut self, node: usize, count: usize) {
+        let (supervisor, crew) = self.parts();
+        supervisor.set_shards(node, count, crew);
+    }
+
+    /// How many shards run a node.
+    pub fn shards(&self, node: usize) -> usize {
+        self.supervisor().shards(node)
+    }
+
+    /// Ends the chain: takes no more packets, lets those leave that are inside, and sums up.
+    pub fn finish(mut self) -> LiveOutcome {
+        let supervisor = self.supervisor.take().expect("it is there until the chain is dropped");
+        supervisor.finish(&mut self.crew)
     }
 
     /// The geometry and the bounds.
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        self.supervisor().plan()
     }
 
     /// Packets that have entered the chain so far, on both sides.
     pub fn entered(&self) -> u64 {
-        self.edges.iter().map(|edge| edge.entered.load(Ordering::Relaxed)).sum()
+        self.supervisor().entered()
     }
 
     /// Packets that have left the chain so far, on both sides.
     pub fn left(&self) -> u64 {
-        self.edges.iter().map(|edge| edge.left.load(Ordering::Relaxed)).sum()
+        self.supervisor().left()
     }
 
     /// Nodes that were replaced and have all their state again.
     pub fn recoveries(&self) -> &[Recovery] {
-        &self.recoveries
+        self.supervisor().recoveries()
     }
 
     /// Why a port can't go on, if one can't.
     pub fn port_error(&self) -> Option<PortError> {
-        self.edges.iter().find_map(|edge| edge.failed())
+        self.supervisor().port_error()
+    }
+}
+
+impl Drop for Live {
+    /// Lets all actors end; the workers wait for them.
+    fn drop(&mut self) {
+        self.supervisor = None;
+        if thread::panicking() {
+            std::mem::take(&mut self.crew.workers).into_iter().for_each(std::mem::forget);
+        }
     }
 }
 

@@ -1,112 +1,185 @@
 //! What looks after a live chain: failures, views, replacements, the number of shards, and the end.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crossbeam_channel::{Sender, bounded, unbounded};
-use pannier_runtime::clock::Nanos;
-use pannier_runtime::packet::{Kind, Pool};
-use pannier_runtime::port::{Port, PortContext};
-use pannier_runtime::ring::{Node, Output, SharedNode, Standing};
-use pannier_runtime::shard::{Hold, LaneLinks, Order, Shard, Told};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
+use pannier_runtime::AnyNf;
+use pannier_runtime::clock::{Nanos, Now};
+use pannier_runtime::packet::{Depot, Kind, Pool};
+use pannier_runtime::port::{Port, PortContext, PortError};
+use pannier_runtime::ring::{Node, Orchestrator, Output, Plan, SharedNode, Standing};
+use pannier_runtime::shard::{Actor, Hold, LaneLinks, Order, Place, Shard, Told};
 
-use super::{Live, LiveOutcome};
+use super::LiveOutcome;
+use super::edge::EdgeState;
 use crate::chain::summary::Account;
 use crate::chain::{Packets, Recovery};
 
-/// How often nodes are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How long the end may wait for what is under way, in nanoseconds.
+const DRAIN: Nanos = 5_000_000_000;
 
-/// How long the end may wait for what is under way.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long nothing must have happened at the end, in nanoseconds.
+const STILL: Nanos = 10_000_000;
 
-/// How long a shard may take to do as it is told: many times the longest turn.
-const OBEDIENCE: Duration = Duration::from_secs(5);
+/// How long a shard may take to do as it is told: many times the longest turn. In nanoseconds.
+const OBEDIENCE: Nanos = 5_000_000_000;
+
+/// Where the actors of a chain get their turns: threads, or whoever plays them in one.
+pub trait Host {
+    /// The time.
+    fn now(&self) -> Now;
+    /// Gives an actor turns from now on: a shard of a node, by its number, or an edge beside it.
+    fn add(&mut self, node: usize, shard: usize, actor: Box<dyn Actor>);
+    /// Lets actors go on for a moment; time passes.
+    fn wait(&mut self);
+    /// Lets actors go on until all have ended.
+    fn end(&mut self);
+}
+
+/// Looks after a chain. It has no thread: it does something when it is called.
+pub struct Supervisor {
+    pub(super) plan: Plan,
+    pub(super) names: Vec<String>,
+    pub(super) nfs: Arc<[Arc<dyn AnyNf>]>,
+    pub(super) orchestrator: Orchestrator,
+    pub(super) places: Vec<Arc<Place>>,
+    /// By node: the mailboxes of its shards; the first leads.
+    pub(super) shards: Vec<Vec<Sender<Order>>>,
+    pub(super) told: Receiver<(usize, Told)>,
+    pub(super) edges: [Arc<EdgeState>; 2],
+    pub(super) ended: Arc<AtomicBool>,
+    pub(super) depot: Arc<Depot>,
+    pub(super) outages: Vec<Option<Outage>>,
+    /// By node: the signs of life that it has given, and when the last one came.
+    pub(super) beats: Vec<(u64, Nanos)>,
+    pub(super) patience: Nanos,
+    pub(super) recoveries: Vec<Recovery>,
+    pub(super) unrecoverable: Option<usize>,
+    pub(super) warnings: Vec<String>,
+}
 
 /// A node's time without its state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outage {
-    started: Instant,
+    started: Nanos,
     at_packet: u64,
     lost_before: u64,
     state_before: u64,
 }
 
-impl Live {
-    /// Looks after the chain for a while.
-    pub fn watch(&mut self, how_long: Duration) {
-        let end = Instant::now() + how_long;
-        loop {
-            let rest = end.saturating_duration_since(Instant::now());
-            if let Ok((node, told)) = self.told.recv_timeout(rest.min(LOOK_EVERY)) {
-                self.hear(node, told);
-            }
-            while let Ok((node, told)) = self.told.try_recv() {
-                self.hear(node, told);
-            }
-            self.look();
-            if rest.is_zero() {
-                return;
-            }
+impl Supervisor {
+    /// The geometry and the bounds.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Packets that have entered the chain so far, on both sides.
+    pub fn entered(&self) -> u64 {
+        self.edges.iter().map(|edge| edge.entered.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Packets that have left the chain so far, on both sides.
+    pub fn left(&self) -> u64 {
+        self.edges.iter().map(|edge| edge.left.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Nodes that were replaced and have all their state again.
+    pub fn recoveries(&self) -> &[Recovery] {
+        &self.recoveries
+    }
+
+    /// Nodes that are dead, or have not got their state yet.
+    pub fn down(&self) -> usize {
+        self.outages.iter().flatten().count()
+    }
+
+    /// A stage whose store nobody had any more.
+    pub fn unrecoverable(&self) -> Option<usize> {
+        self.unrecoverable
+    }
+
+    /// Why a port can't go on, if one can't.
+    pub fn port_error(&self) -> Option<PortError> {
+        self.edges.iter().find_map(|edge| edge.failed())
+    }
+
+    /// Does at once what is to be done: hears the shards, and looks at the nodes.
+    pub fn watch(&mut self, host: &mut dyn Host) {
+        while let Ok((node, told)) = self.told.try_recv() {
+            self.hear(node, told, host);
+        }
+        self.look(host);
+    }
+
+    /// Waits until a shard has something to tell, and hears it.
+    pub(super) fn listen(&mut self, most: Duration, host: &mut dyn Host) {
+        if let Ok((node, told)) = self.told.recv_timeout(most) {
+            self.hear(node, told, host);
         }
     }
 
-    fn hear(&mut self, node: usize, told: Told) {
+    fn hear(&mut self, node: usize, told: Told, host: &mut dyn Host) {
+        let is_now = |incarnation| self.orchestrator.view().members[node].incarnation == incarnation;
         match told {
-            Told::CaughtUp => self.caught_up(node),
+            Told::CaughtUp(incarnation) if is_now(incarnation) => self.caught_up(node, host),
             Told::Unrecoverable(stage) => self.unrecoverable = self.unrecoverable.or(Some(stage)),
-            Told::Panicked(message) => {
+            Told::Panicked(incarnation, message) if is_now(incarnation) => {
                 self.warnings.push(format!("node {node} panicked and is replaced: {message}"));
-                self.crash(node);
+                self.bury(node, host); // dead is dead, whether the ring survives it or not
             }
+            Told::CaughtUp(_) | Told::Panicked(..) => {} // of a node that has been replaced
         }
     }
 
     /// Looks for nodes that give no sign.
-    fn look(&mut self) {
-        let now = Instant::now();
+    fn look(&mut self, host: &mut dyn Host) {
+        let now = host.now().timer;
         for node in 0..self.places.len() {
             let beats = self.places[node].beats();
             if beats != self.beats[node].0 {
                 self.beats[node] = (beats, now);
-            } else if now - self.beats[node].1 > self.options.patience {
+            } else if now - self.beats[node].1 > self.patience {
                 self.beats[node].1 = now;
                 self.warnings.push(format!("node {node} gave no sign and is replaced"));
-                self.crash(node);
+                self.crash(node, host);
             }
         }
     }
 
     /// Kills a node: everything in it is gone. It is replaced at once, unless another is being replaced. Returns false,
     /// and does nothing, where the ring would not survive it.
-    pub fn crash(&mut self, node: usize) -> bool {
+    pub fn crash(&mut self, node: usize, host: &mut dyn Host) -> bool {
         let is_down = |index: usize| self.outages[index].is_some();
         let others = (0..self.places.len()).filter(|&index| index != node && is_down(index)).count();
         if node >= self.places.len() || others >= self.plan.f() {
             return false;
         }
+        self.bury(node, host);
+        true
+    }
+
+    fn bury(&mut self, node: usize, host: &mut dyn Host) {
         self.tell_all(node, || Order::Crash);
         let outage = Outage {
-            started: Instant::now(),
+            started: host.now().timer,
             at_packet: self.entered(),
             lost_before: self.places.iter().map(|place| place.lost()).sum(),
             state_before: self.places[node].state_bytes(),
         };
         self.outages[node].get_or_insert(outage);
         self.orchestrator.declare_dead(node);
-        self.replace();
-        true
+        self.replace(host);
     }
 
     /// Lets a replacement begin, and has every node adopt the newest view.
-    fn replace(&mut self) {
+    fn replace(&mut self, host: &mut dyn Host) {
         let joins = self.orchestrator.admit();
         self.announce();
         let Some(index) = joins else { return };
         let (view, mut out) = (self.orchestrator.view().clone(), Output::default());
-        let now = self.clock.now();
+        let now = host.now();
         let node = Node::replacement(index, self.plan, Arc::clone(&self.nfs), view, now, &mut out);
         match self.shards[index].len() {
             1 => self.tell(index, Order::Replace(Hold::Alone(Box::new(node)), out)),
@@ -128,7 +201,7 @@ impl Live {
         }
     }
 
-    fn caught_up(&mut self, node: usize) {
+    fn caught_up(&mut self, node: usize, host: &mut dyn Host) {
         let member = self.orchestrator.view().members[node];
         if member.standing != Standing::Joining {
             return;
@@ -141,11 +214,11 @@ impl Live {
                 stage: self.names.get(node).cloned(),
                 at_packet: outage.at_packet,
                 state_bytes: self.places[node].state_bytes() - outage.state_before,
-                micros: u64::try_from(outage.started.elapsed().as_micros()).unwrap_or(u64::MAX),
+                micros: (host.now().timer - outage.started) / 1_000,
                 frames_lost: lost - outage.lost_before,
             });
         }
-        self.replace(); // another may be waiting for its turn
+        self.replace(host); // another may be waiting for its turn
     }
 
     /// Tells the shard that leads a node.
@@ -160,11 +233,11 @@ impl Live {
 
     /// Lets `count` shards run a node from now on, at most as many as there are lanes. What is under way stays under way,
     /// and no flow changes its lane.
-    pub fn set_shards(&mut self, node: usize, count: usize) {
+    pub fn set_shards(&mut self, node: usize, count: usize, host: &mut dyn Host) {
         let count = count.clamp(1, self.plan.lanes);
-        let (mut lanes, hold) = self.collect(node);
+        let (mut lanes, hold) = self.collect(node, host);
         let hold = match (hold, count) {
-            (Hold::Shared(shared), 1) => match Arc::try_unwrap(shared) {
+            (Hold::Shared(shared), 1) if !shared.has_panicked() => match Arc::try_unwrap(shared) {
                 Ok(shared) => Hold::Alone(Box::new(shared.into())),
                 Err(shared) => Hold::Shared(shared), // a shard that did not obey: it is dead, and others follow it
             },
@@ -178,7 +251,7 @@ impl Live {
         while self.shards[node].len() < count {
             let (to, mailbox) = unbounded();
             let shard = Shard::new(self.places[node].clone(), mailbox, self.depot.clone());
-            self.workers[self.home(node, self.shards[node].len())].add(Box::new(shard));
+            host.add(node, self.shards[node].len(), Box::new(shard));
             self.shards[node].push(to);
         }
         lanes.sort_by_key(|lane| lane.number);
@@ -201,7 +274,7 @@ impl Live {
     }
 
     /// Takes all lanes of a node, and the node, from its shards.
-    fn collect(&self, node: usize) -> (Vec<LaneLinks>, Hold) {
+    fn collect(&self, node: usize, host: &mut dyn Host) -> (Vec<LaneLinks>, Hold) {
         let (mut lanes, mut hold) = (Vec::new(), Hold::Nobody);
         let ask = |shard: &Sender<Order>| {
             let (reply, answer) = bounded(1);
@@ -210,7 +283,7 @@ impl Live {
         };
         let answers: Vec<_> = self.shards[node].iter().map(ask).collect();
         for answer in answers {
-            let Ok((part, of_shard)) = answer.recv_timeout(OBEDIENCE) else { continue };
+            let Some((part, of_shard)) = await_answer(&answer, host) else { continue };
             lanes.extend(part);
             if !matches!(of_shard, Hold::Nobody) {
                 hold = of_shard; // of a shared node all hold the same
@@ -220,25 +293,33 @@ impl Live {
     }
 
     /// Ends the chain: takes no more packets, lets those leave that are inside, and sums up.
-    pub fn finish(mut self) -> LiveOutcome {
+    pub fn finish(mut self, host: &mut dyn Host) -> LiveOutcome {
         self.edges.iter().for_each(|edge| edge.closed.store(true, Ordering::Relaxed));
-        let (end, mut still) = (Instant::now() + DRAIN, 0);
-        while still < 5 && Instant::now() < end {
-            let before = (self.left(), self.outages.iter().flatten().count());
-            self.watch(2 * LOOK_EVERY);
+        let end = host.now().timer.saturating_add(DRAIN);
+        let (mut before, mut since) = (self.left(), host.now().timer);
+        while host.now().timer < end && host.now().timer - since < STILL {
+            host.wait();
+            self.watch(host);
             let rests = self.places.iter().all(|place| place.rests(self.plan.lanes));
-            let same = before == (self.left(), 0);
-            still = if rests && same { still + 1 } else { 0 };
+            let same = (self.left(), self.down()) == (before, 0);
+            if !(rests && same) {
+                (before, since) = (self.left(), host.now().timer);
+            }
         }
         let held: Vec<(Vec<LaneLinks>, Hold)> =
-            (0..self.places.len()).map(|node| self.collect(node)).collect();
-        self.ended.store(true, Ordering::Relaxed);
-        (0..self.places.len()).for_each(|node| self.tell_all(node, || Order::End));
-        self.workers.clear(); // waits for all actors to end, the edges' last words included
+            (0..self.places.len()).map(|node| self.collect(node, host)).collect();
+        self.end();
+        host.end(); // the edges' last words included
         self.sum_up(held)
     }
 
-    fn sum_up(self, held: Vec<(Vec<LaneLinks>, Hold)>) -> LiveOutcome {
+    /// Lets all actors end.
+    fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        (0..self.places.len()).for_each(|node| self.tell_all(node, || Order::End));
+    }
+
+    fn sum_up(&self, held: Vec<(Vec<LaneLinks>, Hold)>) -> LiveOutcome {
         let mut lost: u64 = self.places.iter().map(|place| place.lost()).sum();
         let mut doubled = 0;
         let (mut nodes, mut under_way) = (Vec::new(), Vec::new());
@@ -304,13 +385,21 @@ impl Live {
     }
 }
 
-impl Drop for Live {
-    /// Lets all actors end; the workers wait for them.
-    fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
-        (0..self.places.len()).for_each(|node| self.tell_all(node, || Order::End));
-        if thread::panicking() {
-            std::mem::take(&mut self.workers).into_iter().for_each(std::mem::forget);
+/// Waits for what a shard answers, but not for ever.
+fn await_answer<T>(answer: &Receiver<T>, host: &mut dyn Host) -> Option<T> {
+    let end = host.now().timer.saturating_add(OBEDIENCE);
+    loop {
+        match answer.try_recv() {
+            Ok(answer) => return Some(answer),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) if host.now().timer > end => return None,
+            Err(TryRecvError::Empty) => host.wait(),
         }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -13,10 +13,9 @@
 //! receiver knows. A message may therefore be late by less than 2³¹ writes of one partition: minutes at ten million
 //! writes a second, far beyond what any link delays.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::limits::MAX_PARTITIONS;
 use crate::mutant::{self, Mutant};
+use crate::sync::{AtomicU64, Ordering};
 
 /// How many transactions have written a partition.
 pub type Version = u64;

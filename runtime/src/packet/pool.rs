@@ -1,7 +1,7 @@
 //! Packets that are not in use, and how they come back to where they are needed.
 
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Packet;
 use crate::limits::{HEADROOM, MAX_FRAME, MAX_UNIT};
@@ -15,11 +15,17 @@ const CRATE: usize = 256;
 /// Where the pools of several threads hand packets to each other: packets come in on one thread and go out on another,
 /// always the same way round. A crate at a time, so that the lock is rarely taken.
 #[derive(Debug, Default)]
-pub struct Depot(Mutex<Vec<Vec<Packet>>>);
+pub struct Depot(Mutex<Crates>);
+
+#[derive(Debug, Default)]
+struct Crates {
+    full: Vec<Vec<Packet>>,
+    empty: Vec<Vec<Packet>>,
+}
 
 impl Depot {
-    fn crates(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Packet>>> {
-        // The list is whole between any two of its operations.
+    fn crates(&self) -> MutexGuard<'_, Crates> {
+        // The lists are whole between any two of their operations.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,7 +101,10 @@ impl Pool {
     fn refill(&mut self) {
         mem::swap(&mut self.free, &mut self.spare);
         if let Some(depot) = self.depot.as_ref().filter(|_| self.free.is_empty()) {
-            self.free = depot.crates().pop().unwrap_or_default();
+            let mut crates = depot.crates();
+            if let Some(full) = crates.full.pop() {
+                crates.empty.push(mem::replace(&mut self.free, full));
+            }
         }
     }
 
@@ -103,8 +112,9 @@ impl Pool {
     fn put_away(&mut self) {
         mem::swap(&mut self.free, &mut self.spare);
         if let Some(depot) = self.depot.as_ref().filter(|_| !self.free.is_empty()) {
-            let full = mem::replace(&mut self.free, Vec::with_capacity(CRATE));
-            depot.crates().push(full);
+            let mut crates = depot.crates();
+            let empty = crates.empty.pop().unwrap_or_else(|| Vec::with_capacity(CRATE));
+            crates.full.push(mem::replace(&mut self.free, empty));
         }
     }
 }
@@ -146,7 +156,7 @@ mod tests {
             let under_way: Vec<Packet> = (0..100).map(|_| here.take()).collect();
             under_way.into_iter().for_each(|packet| there.give(packet));
         }
-        let crates: usize = depot.crates().iter().map(Vec::len).sum();
+        let crates: usize = depot.crates().full.iter().map(Vec::len).sum();
         let all =
             [&here, &there].map(|pool| pool.free.len() + pool.spare.len()).iter().sum::<usize>() + crates;
         assert!(all <= 100 + 4 * CRATE, "{all} packets");

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use super::af_packet::AfPacket;
 use super::af_xdp::AfXdp;
+use super::pcap::PcapPort;
 use super::tap::Tap;
 use super::{Port, PortContext};
 use crate::packet::Packet;
@@ -79,7 +80,7 @@ pub struct PortError {
 }
 
 /// The kinds of ports that can be opened.
-const KINDS: &[&str] = &["af_packet", "af_xdp", "dpdk", "tap"];
+const KINDS: &[&str] = &["af_packet", "af_xdp", "dpdk", "pcap", "tap"];
 
 /// How a port is named: `kind:name,option=value,…`, as in `af_packet:veth0,frames=4096`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,6 +167,7 @@ impl PortSpec {
             "dpdk" => super::dpdk::open(self),
             #[cfg(not(feature = "dpdk"))]
             "dpdk" => Err(self.error("built without DPDK", "build with --features dpdk")),
+            "pcap" => Ok(Box::new(PcapPort::open(self)?)),
             "tap" => Ok(Box::new(Tap::open(self)?)),
             kind => Err(self.error(
                 format!("there is no kind of port `{kind}`"),
@@ -194,7 +196,7 @@ mod tests {
         for wrong in ["tap:t,x", "tap:t,x=1,x=2", "nothing:x"] {
             assert!(PortSpec::parse(wrong).and_then(|spec| spec.open()).is_err(), "{wrong}");
         }
-        for kind in KINDS.iter().filter(|kind| **kind != "dpdk") {
+        for kind in KINDS.iter().filter(|kind| !["dpdk", "pcap"].contains(kind)) {
             let error =
                 PortSpec::parse(kind).and_then(|spec| spec.open()).expect_err("no interface is named");
             assert_eq!(error.problem, "no interface is named");

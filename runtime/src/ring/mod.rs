@@ -16,7 +16,7 @@ mod view;
 pub(crate) use node::frames_in;
 #[cfg(feature = "simulation")]
 pub use node::hash_packet;
-pub use node::{Node, Output, SharedNode};
+pub use node::{LaneState, Node, Output, SharedNode};
 pub use plan::{Plan, PlanError};
 pub use recorder::{Origin, Recorder, Silent};
 pub use steer::steer;

@@ -20,9 +20,9 @@ use crate::clock::{Nanos, Now};
 use crate::limits::REPAIR_UNITS;
 use crate::packet::{Depot, Direction, Kind, Packet, Pool};
 use crate::port::{Duplex, Fault, Port, PortContext};
-use crate::ring::{Node, Output, SharedNode, View, frames_in};
+use crate::ring::{Incarnation, Node, Output, SharedNode, View, frames_in};
 pub use place::{Place, Told};
-pub use worker::{Actor, Clock, Idle, Turn, Worker, cores};
+pub use worker::{Actor, Clock, Idle, Turn, Worker, cores, take_turn};
 
 /// Packets that a lane takes from a link in one turn.
 const BURST: usize = 32;
@@ -155,13 +155,39 @@ impl Shard {
         self.send(now);
     }
 
-    /// The node is gone. Where others have it too, they hear of it as well.
+    /// The node is gone, and what it wanted to say with it. Where others have it too, each counts for its own lanes, which
+    /// nobody else runs.
     fn lose_node(&mut self) {
         match std::mem::replace(&mut self.node, Hold::Nobody) {
             Hold::Nobody => {}
             Hold::Alone(node) => self.place.bury(&node.stats(), node.frames_inside() as u64),
-            Hold::Shared(node) if self.leads => self.place.bury(&node.stats(), node.frames_inside() as u64),
-            Hold::Shared(_) => {}
+            Hold::Shared(node) => {
+                if self.leads {
+                    self.place.bury(&node.bury_control(), 0);
+                }
+                for lane in &self.lanes {
+                    let (stats, frames) = node.bury(lane.number);
+                    self.place.bury(&stats, frames as u64);
+                }
+            }
+        }
+        // After a panic also what its last turn had done: what left later would leave out of order.
+        let Output { forward, backward, released, control, pool, caught_up, unrecoverable } = &mut self.out;
+        (*caught_up, *unrecoverable) = (false, None);
+        let beside = control.drain(..).map(|(_, packet)| packet);
+        let unsent = forward.drain(..).chain(backward.drain(..)).chain(released.drain(..)).chain(beside);
+        for packet in unsent {
+            self.place.lose(u64::from(packet.meta.kind == Kind::Frame));
+            pool.give(packet);
+        }
+    }
+
+    /// The incarnation of the node that the shard has; 0 where it has none.
+    fn incarnation(&self) -> Incarnation {
+        match &self.node {
+            Hold::Nobody => 0,
+            Hold::Alone(node) => node.incarnation(),
+            Hold::Shared(node) => node.incarnation(),
         }
     }
 
@@ -209,15 +235,9 @@ impl Shard {
             let lane = &mut self.lanes[at];
             let number = lane.number;
             let crowded = receive(lane, now, &mut self.out.pool, &mut self.inbox);
-            let busy = !self.inbox.is_empty() || node.has_news(number);
-            any |= busy;
-            if busy || ticks {
-                node.accept(number, &mut self.inbox, now, &mut self.out);
-                if ticks {
-                    node.tick(number, now, &mut self.out);
-                }
-                let (full, rests) = (!node.has_room(number) || crowded, node.is_idle(number));
-                self.place.publish(number, full, rests);
+            any |= !self.inbox.is_empty();
+            if let Some(state) = node.turn(number, &mut self.inbox, now, ticks, &mut self.out) {
+                self.place.publish(number, !state.has_room || crowded, state.is_idle);
                 self.send(now);
             }
         }
@@ -257,11 +277,12 @@ impl Shard {
             send_those(&mut lane.outside, released, |p| leaves(p, outside), &mut self.burst, context);
         }
         control.drain(..).for_each(|(to, packet)| self.place.tell(to, packet));
-        if std::mem::take(caught_up) {
-            self.place.report(Told::CaughtUp);
-        }
+        let caught_up = std::mem::take(caught_up);
         if let Some(stage) = unrecoverable.take() {
             self.place.report(Told::Unrecoverable(stage));
+        }
+        if caught_up {
+            self.place.report(Told::CaughtUp(self.incarnation()));
         }
     }
 }
@@ -314,7 +335,8 @@ impl Actor for Shard {
     fn panicked(&mut self, message: &str) {
         self.place.lose(1 + frames_in(&self.inbox) as u64);
         self.inbox.clear();
+        let incarnation = self.incarnation();
         self.lose_node();
-        self.place.report(Told::Panicked(message.to_owned()));
+        self.place.report(Told::Panicked(incarnation, message.to_owned()));
     }
 }

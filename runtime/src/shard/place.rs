@@ -7,17 +7,18 @@ use crossbeam_channel::Sender;
 
 use super::Order;
 use crate::packet::{Kind, Packet};
+use crate::ring::Incarnation;
 use crate::stats::NodeStats;
 
 /// What a shard tells whoever looks after the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// The replacement has all its stores.
-    CaughtUp,
+    /// The replacement, of this incarnation, has all its stores.
+    CaughtUp(Incarnation),
     /// A stage whose store no live node has.
     Unrecoverable(usize),
-    /// The network function panicked with this message, and the node died of it.
-    Panicked(String),
+    /// The network function panicked with this message, and the node, of this incarnation, died of it.
+    Panicked(Incarnation, String),
 }
 
 /// See the [module](self).

@@ -163,7 +163,8 @@ fn run(new: &Receiver<Box<dyn Actor>>, idle: Idle, clock: Clock) {
     }
 }
 
-fn take_turn(actor: &mut dyn Actor, now: Now) -> Turn {
+/// Gives an actor a turn. Where it panics, the actor hears of it, and has been busy.
+pub fn take_turn(actor: &mut dyn Actor, now: Now) -> Turn {
     catch_unwind(AssertUnwindSafe(|| actor.turn(now))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -8,6 +8,20 @@
 //! undone. Then it *queues*. Whoever is first in the queue keeps its claims and waits for those of the others; all others
 //! never wait while they hold a claim. So nothing waits in a circle, and since the queue is fair, every transaction runs
 //! at most twice.
+//!
+//! # Orderings
+//! What `claims_loom.rs` says when each is weakened (to relaxed, the fence to acquire and release):
+//!
+//! | what | noticed | why |
+//! |---|---|---|
+//! | the fence of [`Shared::granted`] | yes | two that announce claims at once would both overlook the other's |
+//! | both loads of [`Claims::in_the_way`] | yes | rows would be touched before what was done to them is seen |
+//! | the stores that announce | yes | they hide the store that released: who sees them must see what was before that |
+//! | the stores that release | yes | as the loads |
+//! | the stores that take a refused claim back | no | the fence is between them and all that was done before |
+//! | ticket and turn | no | they say who waits; what was done is seen through the words |
+//!
+//! The last two are as strong as the others all the same: they are on no path that is short of time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,10 +38,13 @@ struct Words {
     writes: AtomicU64,
 }
 
+/// Lanes that have words. (Each more multiplies what loom has to try.)
+const LANES: usize = if cfg!(loom) { 3 } else { MAX_LANES };
+
 /// What the lanes of a node claim of one store.
 #[derive(Debug)]
 pub(crate) struct Claims {
-    lanes: [Words; MAX_LANES],
+    lanes: [Words; LANES],
     /// The queue: the next ticket, and the one whose turn it is.
     tickets: AtomicU32,
     turn: AtomicU32,
@@ -144,6 +161,15 @@ impl Held {
         true
     }
 
+    /// Claims partitions to read and write, and waits for them. Nothing of the store may be held, and whoever holds other
+    /// stores meanwhile must have claimed them in an order that all lanes keep.
+    pub(crate) fn await_write(&mut self, wanted: PartitionSet) {
+        if !self.claim_write(wanted) {
+            self.queue();
+            self.claim_write(wanted);
+        }
+    }
+
     /// Waits until this lane is first in the queue; from then on its claims wait and are never refused. It must hold
     /// nothing: whoever is in front of it may wait for that.
     pub(crate) fn queue(&mut self) {
@@ -211,3 +237,7 @@ impl fmt::Debug for Held {
             .finish()
     }
 }
+
+#[cfg(all(test, loom))]
+#[path = "claims_loom.rs"]
+mod loom_tests;

@@ -155,7 +155,7 @@ impl Running {
         let inside = Source { feed: feed.clone(), meter: Arc::clone(&meter), due: 0 };
         let sides = Sides { inside: Box::new(inside), outside: Box::new(Sink(Arc::clone(&meter))) };
         let options = LiveOptions { cores: way.cores.clone(), shards: way.shards, ..LiveOptions::default() };
-        let mut running = Running { live: Live::start(plan, stages, sides, options)?, meter };
+        let mut running = Running { live: Live::start(plan, stages, sides, &options)?, meter };
         running.wait(|running| running.left() >= u64::from(flows));
         Ok(running)
     }

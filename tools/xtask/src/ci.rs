@@ -33,6 +33,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     } else {
         println!("\n== ports of DPDK: SKIPPED, libdpdk-dev is not installed");
     }
+    let loom = step::INTERLEAVINGS;
+    times.step("interleavings", loom.command, || loom.run(&[]))?;
     times.step("example: a first network function", FIRST_NF.command, || FIRST_NF.run(&[]))?;
     times.step("example: crash and recover", CRASH_AND_RECOVER.command, || CRASH_AND_RECOVER.run(&[]))?;
     times.step("the README's chain", RUN_CHAIN.command, || RUN_CHAIN.run(&[]))?;

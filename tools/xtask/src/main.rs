@@ -4,6 +4,7 @@ mod capture;
 mod check_run;
 mod ci;
 mod fuzz;
+mod peers;
 mod step;
 mod trace;
 
@@ -20,7 +21,8 @@ usage: cargo xtask <command> [arguments for the command underneath]
   doc         the documentation, warnings are errors
   check-run   run the example chain and check its report and its output capture
   trace       make the example chain's capture anew, with the same bytes each time
-  fuzz        let libFuzzer search: all targets, or `fuzz TARGET`; `--minutes N` for each, 10 if not given";
+  fuzz        let libFuzzer search: all targets, or `fuzz TARGET`; `--minutes N` for each, 10 if not given
+  peers       measure chains beside the kernel's NAT (`wire`) and dpdk-testpmd (`dpdk`); root, a quiet machine";
 
 fn main() -> anyhow::Result<()> {
     // Asked at run time: a checkout that shares its target folder with another may run the other's build.
@@ -39,6 +41,7 @@ fn main() -> anyhow::Result<()> {
         "check-run" => check_run::run(),
         "trace" => trace::run(),
         "fuzz" => fuzz::run(&rest),
+        "peers" => peers::run(&rest),
         "" | "help" | "-h" | "--help" => {
             println!("{USAGE}");
             Ok(())

@@ -30,6 +30,11 @@ pub(crate) const DPDK_TEST_ALOUD: Step = Step::new(
 )
 .with_env(TEST_ALOUD.env);
 
+/// Tries every interleaving of what shards share. It has a directory of its own: all crates are built anew for it.
+pub(crate) const INTERLEAVINGS: Step =
+    Step::new("cargo test --locked --target-dir target/loom -p pannier-runtime --lib loom")
+        .with_env(&[("RUSTFLAGS", "--cfg loom")]);
+
 /// A command line and the environment that it needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {

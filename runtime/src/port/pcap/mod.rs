@@ -29,6 +29,7 @@ mod classic;
 mod error;
 mod input;
 mod link;
+mod port;
 mod reader;
 mod sections;
 mod time;
@@ -39,6 +40,7 @@ mod tests;
 
 pub use error::{CaptureError, Truncated};
 pub use link::{ETHERNET_HEADER, LinkType, Refused};
+pub(super) use port::PcapPort;
 pub use reader::{Captured, Interface, Reader};
 pub use writer::{InterfaceDescription, Writer};
 

@@ -3,7 +3,7 @@
 //! ```text
 //! fetch := view(8) attempt(8) stage(1)*
 //! part  := view(8) attempt(8) number(4) last(1) { stage(1) bytes(8) delta }* 255 [ending]
-//! ending := { stage(1) applied(8)* commit(8)* }* 255 { bytes(4) unit }*
+//! ending := { stage(1) applied(8)* commit(8)* }* 255 { lane(1) bytes(4) unit }*
 //! ```
 //! The deltas of the parts are the rows, in no order; those of the last part end with everything that changed since
 //! the first. A delta says what a row is, not what was added to it: whatever the parts saw of a change, behind all of
@@ -159,11 +159,12 @@ impl Control {
         body.push(END);
         let mut part = Vec::new();
         let most = if mutant::is(Mutant::OneLaneTransfer) { 1 } else { lanes.len() };
-        let retained = lanes[..most].iter().flat_map(|lane| lane.retained.units());
-        for unit in retained.filter(|_| !mutant::is(Mutant::NoLogTransfer)) {
+        let units = |lane: usize| lanes[lane].retained.units().map(move |unit| (lane, unit));
+        for (lane, unit) in (0..most).flat_map(units).filter(|_| !mutant::is(Mutant::NoLogTransfer)) {
             select(unit, |record| self.goes_along(record.stage, copy), &mut part);
             let asked_for = |record: RecordView<'_>| record.writes() && copy.stages.contains(&record.stage);
             if UnitView::trusted(&part).records().any(asked_for) {
+                body.push(lane as u8);
                 body.extend_from_slice(&(part.len() as u32).to_le_bytes());
                 body.extend_from_slice(&part);
             }
@@ -253,17 +254,25 @@ impl<'a> Part<'a> {
         if impossible { Err(Damage::Record) } else { Ok(Some((usize::from(stage), vectors))) }
     }
 
-    /// The units that are retained for what was asked for. What a node retains must be committed one day: it passes
-    /// each record's stage on.
-    pub(super) fn units(&mut self, passes_on: impl Fn(usize) -> bool) -> Result<Vec<&'a [u8]>, Damage> {
+    /// The units that are retained for what was asked for, each with its lane. What a node retains must be committed one
+    /// day: it passes each record's stage on.
+    pub(super) fn units(
+        &mut self,
+        lanes: usize,
+        passes_on: impl Fn(usize) -> bool,
+    ) -> Result<Vec<(usize, &'a [u8])>, Damage> {
         let mut units = Vec::new();
         while !self.body.is_empty() {
+            let lane = usize::from(self.body.u8().ok_or(Damage::Record)?);
+            if lane >= lanes {
+                return Err(Damage::Record);
+            }
             let bytes = self.body.u32().ok_or(Damage::Record)?;
             let unit = self.body.bytes(bytes as usize).ok_or(Damage::Record)?;
             if !UnitView::parse(unit)?.records().all(|record| passes_on(usize::from(record.stage))) {
                 return Err(Damage::ForeignStage);
             }
-            units.push(unit);
+            units.push((lane, unit));
         }
         Ok(units)
     }

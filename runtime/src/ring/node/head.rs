@@ -51,6 +51,16 @@ impl Open {
         self.work.held = held;
     }
 
+    /// The node is dead.
+    pub(super) fn lose_frames(&mut self) {
+        self.frames.clear();
+    }
+
+    /// See [`Lane::release_claims`].
+    pub(super) fn release_claims(&mut self) {
+        self.work.held.release();
+    }
+
     #[cfg(feature = "simulation")]
     pub(super) fn provoke_conflicts(&mut self, entropy: Entropy, chance: f64) {
         self.work.conflicts = Some((entropy, chance));

@@ -8,10 +8,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::head::Open;
 use super::link::Link;
+use super::news::News;
 use super::replica::Outcome;
 use super::{Address, Output};
 use crate::clock::{Nanos, Now};
@@ -41,8 +42,8 @@ pub(super) struct Core {
     /// Several shards run the lanes.
     pub(super) shared: AtomicBool,
     /// How often something was applied, and how often a commit vector rose: who waits for that looks again.
-    pub(super) applied: AtomicU64,
-    pub(super) committed: AtomicU64,
+    pub(super) applied: News,
+    pub(super) committed: News,
 }
 
 impl Core {
@@ -55,8 +56,8 @@ impl Core {
             nfs: Arc::clone(&self.nfs),
             stores,
             shared: AtomicBool::new(false),
-            applied: AtomicU64::new(0),
-            committed: AtomicU64::new(0),
+            applied: News::default(),
+            committed: News::default(),
         };
         core.share(self.is_shared());
         Arc::new(core)
@@ -80,13 +81,9 @@ impl Core {
         self.index < self.plan.stages()
     }
 
-    /// Tells the lanes that look at `counter`.
-    pub(super) fn tell(&self, counter: &AtomicU64) {
-        if self.is_shared() {
-            counter.fetch_add(1, Ordering::Release);
-        } else {
-            counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
+    /// Tells the lanes that wait for `news`.
+    pub(super) fn tell(&self, news: &News) {
+        news.tell(self.is_shared());
     }
 }
 
@@ -157,7 +154,8 @@ impl Lane {
     pub(super) fn set_core(&mut self, core: Arc<Core>) {
         let held =
             |store: &Option<Store>| store.as_ref().map_or_else(Held::whole, |s| s.held_by(self.number));
-        self.held = core.stores.iter().map(held).collect();
+        self.held.clear();
+        self.held.extend(core.stores.iter().map(held));
         self.open.set_held(core.store(core.index).map_or_else(Held::whole, |s| s.held_by(self.number)));
         self.core = core;
     }
@@ -230,10 +228,9 @@ impl Lane {
 
     /// Whether something was applied or committed that a message, a frame or a unit of this lane may wait for.
     pub(super) fn has_news(&self) -> bool {
-        let differs = |seen: u64, counter: &AtomicU64| counter.load(Ordering::Relaxed) != seen;
-        (!self.waiting.is_empty() && differs(self.link.applied_seen, &self.core.applied))
+        (!self.waiting.is_empty() && self.core.applied.is_past(self.link.applied_seen))
             || ((!self.hold.is_empty() || !self.retained.is_empty())
-                && differs(self.link.committed_seen, &self.core.committed))
+                && self.core.committed.is_past(self.link.committed_seen))
     }
 
     /// Frames that are in this lane: in the open unit, held for their commit, or waiting for a unit.
@@ -266,6 +263,23 @@ impl Lane {
         carries_unit
             && !mutant::is(Mutant::NoFence)
             && !self.view.accepts(predecessor, packet.meta.incarnation)
+    }
+
+    /// Gives back all that is claimed, as it is, after a panic.
+    pub(super) fn release_claims(&mut self) {
+        self.held.iter_mut().for_each(Held::release);
+        self.open.release_claims();
+    }
+
+    /// See [`SharedNode::bury`].
+    ///
+    /// [`SharedNode::bury`]: super::SharedNode::bury
+    pub(super) fn bury(&mut self) -> (NodeStats, usize) {
+        let frames = self.frames_inside();
+        self.open.lose_frames();
+        self.hold = Hold::default();
+        self.waiting.clear();
+        (std::mem::take(&mut self.stats), frames)
     }
 
     pub(super) fn refuse(&mut self, packet: Packet, reason: &'static str, out: &mut Output) {

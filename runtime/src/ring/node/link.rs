@@ -1,7 +1,5 @@
 //! The links: acknowledgements backward, repair forward, and the release of what waited for its commit.
 
-use std::sync::atomic::Ordering;
-
 use super::Output;
 use super::head::unit_alone;
 use super::lane::{Core, Lane};
@@ -218,8 +216,7 @@ impl Lane {
         if !self.is_up() {
             return;
         }
-        let committed = self.core.committed.load(Ordering::Acquire);
-        if std::mem::replace(&mut self.link.committed_seen, committed) != committed {
+        if self.core.committed.look(&mut self.link.committed_seen) {
             let core = &*self.core;
             if self.retained.prune(|unit| is_committed(core, unit)) {
                 self.link.patience = 0;

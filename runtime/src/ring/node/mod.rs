@@ -6,6 +6,7 @@
 //! - `replica`: takes units over from the predecessor, all records or none;
 //! - `head`: runs the network function as a transaction, commits, and lets the unit ride;
 //! - `link`: acknowledges to the predecessor, learns from the successor, repairs, releases what waited;
+//! - `news`: how a lane hears of what another did;
 //! - `recover`: adopts views, fences, takes state over; `copy`: gives it away. Both concern the node as a whole;
 //! - `shared`: the same node, run by several shards at once.
 
@@ -13,6 +14,7 @@ mod copy;
 mod head;
 mod lane;
 mod link;
+mod news;
 mod recover;
 mod replica;
 mod shared;
@@ -21,7 +23,7 @@ mod simulation;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 
 use smallvec::SmallVec;
 
@@ -37,8 +39,9 @@ use crate::ring::view::{Incarnation, Standing, View};
 use crate::state::Layout;
 use crate::stats::NodeStats;
 use lane::{Core, Lane};
+use news::News;
 use recover::Control;
-pub use shared::SharedNode;
+pub use shared::{LaneState, SharedNode};
 #[cfg(feature = "simulation")]
 pub use simulation::hash_packet;
 
@@ -88,8 +91,8 @@ impl Node {
             stores: (0..plan.stages()).map(store).collect(),
             nfs,
             shared: AtomicBool::new(false),
-            applied: AtomicU64::new(0),
-            committed: AtomicU64::new(0),
+            applied: News::default(),
+            committed: News::default(),
         });
         let lanes = (0..plan.lanes).map(|number| Lane::new(number, Arc::clone(&core), view.clone()));
         let inboxes = (0..plan.lanes).map(|_| Vec::new()).collect();

@@ -248,7 +248,7 @@ impl Control {
                     let is_tail = plan.tail(stage) == core.index;
                     stores.push((stage, Store::with_vectors(state, is_tail, versions, commit)));
                 }
-                units = part.units(|stage| {
+                units = part.units(lanes.len(), |stage| {
                     let known = stage < plan.stages() && plan.holds(core.index, stage);
                     known && plan.tail(stage) != core.index
                 })?;
@@ -257,7 +257,9 @@ impl Control {
         if states.iter().any(Option::is_some) {
             return Err(Damage::Record);
         }
-        units.into_iter().for_each(|unit| lanes[0].retained.push(unit, 0));
+        // Each goes back to its lane: there the oldest depends on nothing that stands behind it, so that repair gets on.
+        let home = |lane| if mutant::is(Mutant::OneLaneRepair) { 0 } else { lane };
+        units.into_iter().for_each(|(lane, unit)| lanes[home(lane)].retained.push(unit, 0));
         joining.pending.retain(|&(_, from)| from != source);
         stores.into_iter().for_each(|(stage, store)| joining.stores[stage] = Some(store));
         Ok(())

@@ -1,7 +1,5 @@
 //! The replica: takes units over, all records of one or none.
 
-use std::sync::atomic::Ordering;
-
 use super::Output;
 use super::lane::Lane;
 use crate::dependency::PartitionSet;
@@ -43,7 +41,9 @@ impl Lane {
             Ok(Status::Duplicate) => Outcome::Applied { news: false },
             Ok(Status::Ready) => {
                 let news = self.apply_ready(&unit);
-                self.core.tell(&self.core.applied);
+                if self.number == 0 || !mutant::is(Mutant::SilentLane) {
+                    self.core.tell(&self.core.applied);
+                }
                 Outcome::Applied { news }
             }
         }
@@ -78,10 +78,7 @@ impl Lane {
             let mut written = PartitionSet::default();
             let records = unit.records().filter(|record| usize::from(record.stage) == stage);
             records.for_each(|record| written = written.union(record.written()));
-            if !held.claim_write(written) {
-                held.queue();
-                held.claim_write(written);
-            }
+            held.await_write(written);
         }
     }
 
@@ -133,8 +130,7 @@ impl Lane {
     /// ready.
     pub(super) fn settle(&mut self, out: &mut Output) {
         loop {
-            let applied = self.core.applied.load(Ordering::Acquire);
-            if std::mem::replace(&mut self.link.applied_seen, applied) == applied || self.waiting.is_empty() {
+            if !self.core.applied.look(&mut self.link.applied_seen) || self.waiting.is_empty() {
                 return;
             }
             let mut stuck = Flows::default();

@@ -3,6 +3,10 @@
 //! A shard locks a lane for one turn; nobody else wants it then, so that the lock costs one exchange on a line that the
 //! shard has anyhow. What concerns the node as a whole (views, copies) locks all lanes: between turns no lane holds a
 //! claim or has anything open, so the node is then as still as if one shard had it alone.
+//!
+//! A lane whose network function panicked is left as it was, in the middle of its turn: it gives back what it has claimed,
+//! for others wait for that, and has no turn any more. The other lanes go on until their shards hear that the node is dead;
+//! but the node as a whole does nothing: what it gave away could lack what that lane has applied and not passed on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,8 +17,9 @@ use super::recover::Control;
 use super::{Lanes, Node, Output};
 use crate::clock::Now;
 use crate::limits::MAX_LANES;
+use crate::mutant::{self, Mutant};
 use crate::packet::Packet;
-use crate::ring::view::View;
+use crate::ring::view::{Incarnation, View};
 use crate::stats::NodeStats;
 
 /// See the [module](self).
@@ -39,6 +44,17 @@ impl From<Node> for SharedNode {
     }
 }
 
+/// A lane in its turn.
+struct InTurn<'a>(MutexGuard<'a, Lane>);
+
+impl Drop for InTurn<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.release_claims();
+        }
+    }
+}
+
 impl From<SharedNode> for Node {
     fn from(shared: SharedNode) -> Self {
         let control = shared.control.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +64,12 @@ impl From<SharedNode> for Node {
         let inboxes = lanes.iter().map(|_| Vec::new()).collect();
         let mut node = Node { control, lanes, inboxes };
         node.share(false);
-        node.lanes.iter_mut().for_each(|lane| lane.set_core(node.control.core.clone()));
+        for lane in &mut node.lanes {
+            lane.set_core(node.control.core.clone());
+            if mutant::is(Mutant::LostInReshard) {
+                lane.bury();
+            }
+        }
         node
     }
 }
@@ -58,15 +79,54 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How a lane stands at the end of its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneState {
+    /// The node is up, and no bound of the lane is reached.
+    pub has_room: bool,
+    /// Nothing waits in the lane.
+    pub is_idle: bool,
+}
+
 impl SharedNode {
-    /// Gives one lane a turn; see [`Node::accept`].
-    pub fn accept(&self, lane: usize, burst: &mut Vec<Packet>, now: Now, out: &mut Output) {
-        lock(&self.lanes[lane].0).accept(burst, now, out);
+    /// Gives one lane a turn: [`Node::accept`], and where `ticks` also [`Node::tick`]. `None` where there was nothing to do.
+    /// Of a lane that has panicked, the packets are lost.
+    pub fn turn(
+        &self,
+        lane: usize,
+        burst: &mut Vec<Packet>,
+        now: Now,
+        ticks: bool,
+        out: &mut Output,
+    ) -> Option<LaneState> {
+        let Some(mut turn) = self.turn_of(lane) else {
+            let mut lane = lock(&self.lanes[lane].0);
+            burst.drain(..).for_each(|packet| lane.refuse(packet, "panicked", out));
+            return None;
+        };
+        let lane = &mut turn.0;
+        if burst.is_empty() && !ticks && !lane.has_news() {
+            return None;
+        }
+        lane.accept(burst, now, out);
+        if ticks {
+            lane.tick(now, out);
+        }
+        Some(LaneState { has_room: lane.is_up() && lane.has_room(), is_idle: lane.is_idle() })
     }
 
-    /// Lets time pass in one lane; see [`Node::tick`].
-    pub fn tick(&self, lane: usize, now: Now, out: &mut Output) {
-        lock(&self.lanes[lane].0).tick(now, out);
+    fn turn_of(&self, lane: usize) -> Option<InTurn<'_>> {
+        self.lanes[lane].0.lock().ok().map(InTurn)
+    }
+
+    /// Whether a lane has panicked. Such a node must not be had alone: the lane would go on in the middle of a transaction.
+    pub fn has_panicked(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.0.is_poisoned()) && !mutant::is(Mutant::PanickedLane)
+    }
+
+    /// The node's incarnation.
+    pub fn incarnation(&self) -> Incarnation {
+        lock(&self.control).core.incarnation
     }
 
     /// Lets time pass for the node as a whole: copies go on. One shard does so.
@@ -83,6 +143,7 @@ impl SharedNode {
                 messages.drain(..).for_each(|packet| control.hear(packet, lanes, now, out));
                 control.copy_on(lanes, out);
             });
+            messages.drain(..).for_each(|unheard| out.pool.give(unheard));
         }
     }
 
@@ -96,39 +157,24 @@ impl SharedNode {
         lock(&self.control).is_up()
     }
 
-    /// Whether the node is up, and no bound of a lane is reached.
-    pub fn has_room(&self, lane: usize) -> bool {
-        let lane = lock(&self.lanes[lane].0);
-        lane.is_up() && lane.has_room()
+    /// The node is dead, and with it a lane: what that has counted, and the frames that were in it. The second time there is
+    /// nothing any more.
+    pub fn bury(&self, lane: usize) -> (NodeStats, usize) {
+        lock(&self.lanes[lane].0).bury()
     }
 
-    /// See [`Node::is_idle`]; of one lane.
-    pub fn is_idle(&self, lane: usize) -> bool {
-        lock(&self.lanes[lane].0).is_idle()
+    /// As [`SharedNode::bury`]: what was counted beside the lanes.
+    pub fn bury_control(&self) -> NodeStats {
+        std::mem::take(&mut lock(&self.control).stats)
     }
 
-    /// Whether another lane did something that one may wait for.
-    pub fn has_news(&self, lane: usize) -> bool {
-        lock(&self.lanes[lane].0).has_news()
-    }
-
-    /// See [`Node::frames_inside`].
-    pub fn frames_inside(&self) -> usize {
-        self.lanes.iter().map(|lane| lock(&lane.0).frames_inside()).sum()
-    }
-
-    /// See [`Node::stats`].
-    pub fn stats(&self) -> NodeStats {
-        let mut stats = lock(&self.control).stats.clone();
-        self.lanes.iter().for_each(|lane| stats.add(&lock(&lane.0).stats));
-        stats
-    }
-
-    /// Does something with the whole node, while no lane is at work.
-    fn whole<R>(&self, act: impl FnOnce(&mut Control, &mut Lanes<'_>) -> R) -> R {
+    /// Does something with the whole node, while no lane is at work; nothing where one has panicked.
+    fn whole(&self, act: impl FnOnce(&mut Control, &mut Lanes<'_>)) {
         let mut control = lock(&self.control);
-        let mut guards: SmallVec<[MutexGuard<'_, Lane>; MAX_LANES]> =
-            self.lanes.iter().map(|lane| lock(&lane.0)).collect();
-        act(&mut control, &mut guards.iter_mut().map(|guard| &mut **guard).collect())
+        let guards: Result<SmallVec<[MutexGuard<'_, Lane>; MAX_LANES]>, _> =
+            self.lanes.iter().map(|lane| lane.0.lock()).collect();
+        if let Ok(mut guards) = guards {
+            act(&mut control, &mut guards.iter_mut().map(|guard| &mut **guard).collect());
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Node;
 use super::lane::{Core, Lane};
@@ -19,11 +18,8 @@ impl Clone for Node {
     fn clone(&self) -> Self {
         let control = &self.control;
         let core = control.core.with_stores(control.core.stores.clone());
-        for (copy, counter) in
-            [(&core.applied, &control.core.applied), (&core.committed, &control.core.committed)]
-        {
-            copy.store(counter.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        core.applied.copy_from(&control.core.applied);
+        core.committed.copy_from(&control.core.committed);
         let lanes: Box<[Lane]> = self.lanes.iter().map(|lane| clone_lane(lane, &core)).collect();
         Node {
             inboxes: lanes.iter().map(|_| Vec::new()).collect(),
@@ -118,9 +114,8 @@ impl Lane {
             (unit, self.now.timer.saturating_sub(sent).min(plan.limits.repair_after)).hash(hasher);
         }
         self.link.hash_into(plan.layout.partitions, ahead, hasher);
-        let news = |seen: u64, counter: &AtomicU64| seen != counter.load(Ordering::Relaxed);
-        news(self.link.applied_seen, &self.core.applied).hash(hasher);
-        news(self.link.committed_seen, &self.core.committed).hash(hasher);
+        self.core.applied.is_past(self.link.applied_seen).hash(hasher);
+        self.core.committed.is_past(self.link.committed_seen).hash(hasher);
         (self.time, ahead(self.next_sweep), self.sweep_at).hash(hasher);
     }
 }

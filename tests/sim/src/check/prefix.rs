@@ -42,12 +42,12 @@ impl Watch {
         let Some(node) = scene.up(index) else { return Ok(()) };
         let plan = scene.plan();
         self.seen.resize(plan.nodes(), (0, Vec::new()));
-        let (incarnation, seen) = &mut self.seen[index];
-        if *incarnation != node.incarnation() {
-            (*incarnation, *seen) = (node.incarnation(), vec![None; plan.stages()]);
+        if self.seen[index].0 != node.incarnation() {
+            self.seen[index] = (node.incarnation(), vec![None; plan.stages()]);
         }
         for stage in plan.held_by(index) {
             let Some(store) = node.store(stage) else { continue };
+            let seen = &mut self.seen[index].1;
             let now = [store.versions(), store.commit()];
             if let Some([versions, commit]) = &seen[stage]
                 && (0..plan.layout.partitions).any(|p| now[0][p] < versions[p] || now[1][p] < commit[p])
@@ -57,38 +57,47 @@ impl Watch {
                     format!("a version or commit of stage {stage} went back at node {index}"),
                 );
             }
-            numbers(scene, index, stage, &now)?;
             seen[stage] = Some(now);
+            self.numbers(scene, index, stage, &now)?;
         }
         causality::locally(node, plan.held_by(index), &scene.journal().entries())
     }
-}
 
-/// No replica is ahead of the one before it, and what is known as committed is at all nodes of the group.
-fn numbers(
-    scene: &impl Scene,
-    index: usize,
-    stage: usize,
-    [versions, commit]: &[Vector; 2],
-) -> Result<(), Broken> {
-    let plan = scene.plan();
-    let mut is_before = true;
-    for member in plan.group(stage) {
-        is_before &= member != index;
-        let Some(other) = scene.up(member).and_then(|node| node.store(stage)) else { continue };
-        let theirs = other.versions();
-        for partition in 0..plan.layout.partitions {
-            let (mine, its) = (versions[partition], theirs[partition]);
-            if is_before && mine > its {
-                return broken("prefix", format!("node {index} is ahead of node {member} in stage {stage}"));
+    /// No replica is ahead of the one before it, and what is known as committed is at all nodes of the group. The others'
+    /// numbers are those of their last turns.
+    fn numbers(
+        &self,
+        scene: &impl Scene,
+        index: usize,
+        stage: usize,
+        [versions, commit]: &[Vector; 2],
+    ) -> Result<(), Broken> {
+        let plan = scene.plan();
+        let mut is_before = true;
+        for member in plan.group(stage) {
+            is_before &= member != index;
+            let Some(node) = scene.up(member) else { continue };
+            let (incarnation, seen) = &self.seen[member];
+            let Some([theirs, _]) = seen.get(stage).and_then(Option::as_ref) else { continue };
+            if *incarnation != node.incarnation() {
+                continue; // it has had no turn
             }
-            if commit[partition] > its {
-                return broken(
-                    "prefix",
-                    format!("node {index} takes for committed what node {member} lacks of stage {stage}"),
-                );
+            for partition in 0..plan.layout.partitions {
+                let (mine, its) = (versions[partition], theirs[partition]);
+                if is_before && mine > its {
+                    return broken(
+                        "prefix",
+                        format!("node {index} is ahead of node {member} in stage {stage}"),
+                    );
+                }
+                if commit[partition] > its {
+                    return broken(
+                        "prefix",
+                        format!("node {index} takes for committed what node {member} lacks of stage {stage}"),
+                    );
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -142,7 +142,7 @@ impl World {
                 node.hear(&mut inbox.extract_if(.., is_control).collect(), now, out);
                 for lane in (shard..lanes).step_by(shards) {
                     let mine = inbox.extract_if(.., |packet| usize::from(packet.meta.lane) == lane);
-                    node.accept(lane, &mut mine.collect(), now, out);
+                    node.turn(lane, &mut mine.collect(), now, false, out);
                 }
             });
         }
@@ -173,7 +173,9 @@ impl World {
             _ if self.paused[index] => {}
             1 => self.turn(index, |node, out| node.tick(now, out)),
             _ => self.turn_of_shard(index, |node, lanes, out| {
-                (0..lanes).for_each(|lane| node.tick(lane, now, out));
+                for lane in 0..lanes {
+                    node.turn(lane, &mut Vec::new(), now, true, out);
+                }
                 node.tick_whole(now, out);
             }),
         }

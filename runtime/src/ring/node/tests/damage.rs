@@ -189,8 +189,9 @@ fn snapshots_that_are_no_answer_to_the_question_are_refused() {
         let (mut unit, mut bytes) = (crate::piggyback::UnitBuilder::default(), Vec::new());
         unit.record(stage).note(0, 0, true);
         unit.encode(&mut bytes);
-        forged.push(put(rows, &vectors, &[&(bytes.len() as u32).to_le_bytes(), &bytes[..]].concat()));
+        forged.push(put(rows, &vectors, &[&[0], &(bytes.len() as u32).to_le_bytes()[..], &bytes].concat()));
     }
+    forged.push(put(rows, &vectors, &[&[1], &units[1..]].concat())); // there is one lane
     for (i, body) in forged.iter().enumerate() {
         ring.accept(2, vec![resealed(&snapshot, body)]);
         assert_eq!(ring.nodes[2].stats().refused.total(), i as u64 + 1, "forgery {i}");

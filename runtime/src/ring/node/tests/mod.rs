@@ -3,6 +3,7 @@
 mod bounds;
 mod damage;
 mod delivery;
+mod sharing;
 mod views;
 
 use std::collections::VecDeque;

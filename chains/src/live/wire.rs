@@ -1,0 +1,136 @@
+//! The start of a live chain: its links, its nodes' first shards, and its edges.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Sender, unbounded};
+use pannier_runtime::entropy::Entropy;
+use pannier_runtime::port::{Duplex, Fault, Faults, duplex};
+use pannier_runtime::ring::{Node, Orchestrator, Plan, PlanError};
+use pannier_runtime::shard::{Hold, LaneLinks, Order, Place, Shard};
+use pannier_runtime::{AnyNf, Direction};
+
+use super::edge::Edge;
+use super::supervise::{Host, Supervisor};
+use super::{LiveError, LiveOptions, Sides};
+use crate::chain::ChainStage;
+use crate::config::{Inside, Undecided};
+use crate::ingress::Ingress;
+
+/// Packets that may be under way on one lane of a link, each way.
+const LINK: usize = 1_024;
+
+impl Supervisor {
+    /// Starts a chain between two ports. Of the options, those that concern threads are not looked at.
+    ///
+    /// # Errors
+    /// See [`LiveError`].
+    pub fn start(
+        plan: Plan,
+        stages: Vec<ChainStage>,
+        sides: Sides,
+        options: &LiveOptions,
+        host: &mut dyn Host,
+    ) -> Result<Self, LiveError> {
+        if stages.len() != plan.stages() {
+            return Err(PlanError::StageCount { planned: plan.stages(), given: stages.len() }.into());
+        }
+        plan.check(stages.iter().map(|s| s.nf.largest_delta_in(&plan.layout)).max().unwrap_or(0))?;
+        if !(1..=plan.lanes).contains(&options.shards) {
+            return Err(LiveError::Shards { shards: options.shards, lanes: plan.lanes });
+        }
+        let names = stages.iter().map(|stage| stage.name.clone()).collect();
+        let nfs: Arc<[Arc<dyn AnyNf>]> = stages.into_iter().map(|stage| stage.nf).collect();
+        let nodes = plan.nodes();
+        let (report, told) = unbounded();
+        let leaders: Vec<_> = (0..nodes).map(|_| unbounded()).collect();
+        let mailboxes: Vec<Sender<Order>> = leaders.iter().map(|(to, _)| to.clone()).collect();
+        let place = |index| Arc::new(Place::new(index, mailboxes.clone(), report.clone()));
+        let mut supervisor = Supervisor {
+            plan,
+            names,
+            nfs,
+            orchestrator: Orchestrator::new(&plan),
+            places: (0..nodes).map(place).collect(),
+            shards: mailboxes.iter().map(|leader| vec![leader.clone()]).collect(),
+            told,
+            edges: [Arc::default(), Arc::default()],
+            ended: Arc::default(),
+            depot: Arc::default(),
+            outages: (0..nodes).map(|_| None).collect(),
+            beats: vec![(0, host.now().timer); nodes],
+            patience: u64::try_from(options.patience.as_nanos()).unwrap_or(u64::MAX),
+            recoveries: Vec::new(),
+            unrecoverable: None,
+            warnings: Vec::new(),
+        };
+        let (lanes, edges) = wire(&plan, options.faults);
+        supervisor.start_edges(sides, edges, host);
+        for (index, (links, (to, mailbox))) in lanes.into_iter().zip(leaders).enumerate() {
+            let shard = Shard::new(supervisor.places[index].clone(), mailbox, supervisor.depot.clone());
+            let view = supervisor.orchestrator.view().clone();
+            let node = Node::new(index, plan, supervisor.nfs.clone(), view);
+            // The mailbox was made a few lines above, and its shard begins below.
+            let _ = to.send(Order::Take(links, Hold::Alone(Box::new(node)), true));
+            host.add(index, 0, Box::new(shard));
+        }
+        if options.shards > 1 {
+            (0..nodes).for_each(|node| supervisor.set_shards(node, options.shards, host));
+        }
+        Ok(supervisor)
+    }
+
+    fn start_edges(&self, sides: Sides, lanes: [Vec<Duplex>; 2], host: &mut dyn Host) {
+        let [inside, outside] = lanes;
+        let ports = [
+            (sides.inside, inside, Direction::Outbound, 0, &self.edges[0]),
+            (sides.outside, outside, Direction::Inbound, self.plan.last(), &self.edges[1]),
+        ];
+        for (port, lanes, direction, node, state) in ports {
+            let edge = Edge::new(
+                port,
+                direction,
+                lanes,
+                Ingress::new(Inside::nothing(), Vec::new(), Undecided::default()),
+                self.nfs.clone(),
+                self.places.clone(),
+                state.clone(),
+                self.depot.clone(),
+                self.ended.clone(),
+            );
+            host.add(node, 0, Box::new(edge));
+        }
+    }
+}
+
+/// All links: for each node its lanes', and for each edge its own.
+fn wire(plan: &Plan, faults: Faults) -> (Vec<Vec<LaneLinks>>, [Vec<Duplex>; 2]) {
+    let (nodes, lanes) = (plan.nodes(), plan.lanes);
+    let empty = |number| LaneLinks { number, before: None, after: None, inside: None, outside: None };
+    let mut all: Vec<Vec<LaneLinks>> = (0..nodes).map(|_| (0..lanes).map(empty).collect()).collect();
+    let mut edges = [Vec::new(), Vec::new()];
+    (0..lanes).for_each(|lane| wire_lane(plan, faults, lane, &mut all, &mut edges));
+    (all, edges)
+}
+
+fn wire_lane(
+    plan: &Plan,
+    faults: Faults,
+    lane: usize,
+    all: &mut [Vec<LaneLinks>],
+    edges: &mut [Vec<Duplex>; 2],
+) {
+    let nodes = plan.nodes();
+    for node in (0..nodes).filter(|_| nodes > 1) {
+        let (here, there) = duplex(LINK);
+        let seed = |end: usize| 1 << 62 | (lane as u64) << 32 | (2 * node + end) as u64;
+        let faulty = |end, number| Fault::new(end, faults, Entropy::stream(plan.seed, seed(number)));
+        all[node][lane].after = Some(faulty(here, 0));
+        all[plan.successor(node)][lane].before = Some(faulty(there, 1));
+    }
+    let (edge, first) = duplex(LINK);
+    edges[0].push(edge);
+    all[0][lane].inside = Some(first);
+    let (edge, last) = duplex(LINK);
+    edges[1].push(edge);
+    all[plan.last()][lane].outside = Some(last);
+}

@@ -1,0 +1,95 @@
+//! A live chain: what its workers ask for while packets pass.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pannier_chains::ChainStage;
+use pannier_chains::live::{Live, LiveOptions, Sides};
+use pannier_runtime::packet::Pool;
+use pannier_runtime::port::{Duplex, Port, PortContext, memory_device};
+use pannier_runtime::ring::Plan;
+use pannier_runtime::shard::Idle;
+use pannier_runtime::wire::FrameBuilder;
+use pannier_runtime::{Verdict, nf, state};
+
+use super::allocations;
+
+state! {
+    /// Counts of flows.
+    struct Counts {
+        /// By port.
+        counts: u16 => u64 [1_024],
+    }
+}
+
+/// Packets for warm-up, and packets that are counted.
+const WARM: usize = 60_000;
+const COUNTED: usize = 100_000;
+
+fn send(ends: &mut [Duplex; 2], pool: &mut Pool, count: usize, live: &mut Live) {
+    let [inside, outside] = ends;
+    let (mut burst, mut left) = (Vec::new(), Vec::new());
+    let (mut sent, mut came, start) = (0, 0, Instant::now());
+    while came < count && start.elapsed() < Duration::from_secs(60) {
+        let context = &mut PortContext { now: 0, pool };
+        // So few under way that no bound is met: what is beyond bounds may cost memory.
+        while sent < count && sent - came < 400 {
+            let mut packet = context.pool.take();
+            let port = 1_000 + (sent % 500) as u16;
+            packet.set_frame(&FrameBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1]).udp(port, 53, &[7; 64]));
+            burst.push(packet);
+            sent += 1;
+        }
+        let Ok(()) = inside.tx_burst(context, &mut burst);
+        let Ok(_) = outside.rx_burst(1_024, context, &mut left);
+        came += left.len();
+        context.pool.give_all(&mut left);
+        if sent % 4_000 == 0 {
+            live.watch(Duration::ZERO);
+        }
+    }
+    assert_eq!(came, count, "all packets come out");
+}
+
+/// Which of the two workers this is; their names end in the number of their core.
+fn worker() -> usize {
+    std::thread::current().name().map_or(0, |name| usize::from(name.ends_with('1')))
+}
+
+#[test]
+fn packets_of_a_live_chain_cost_no_allocation() {
+    // Goal: shards, links and edges ask for no memory once they have met their traffic. Method: a function that reads the
+    // count of the worker it runs on; two nodes that write for every packet, on two workers, 100,000 packets; then on two
+    // shards each.
+    for shards in [1, 2] {
+        let counts: Arc<[AtomicU64; 2]> = Arc::default();
+        let stage = |at: usize| {
+            let counts = Arc::clone(&counts);
+            let nf = nf(move |frame, state: &Counts, txn| {
+                counts[worker()].store(allocations(), Ordering::Relaxed);
+                let port = u16::from_be_bytes([frame.bytes()[34], frame.bytes()[35]]);
+                txn.update(&state.counts, port, |count| count.unwrap_or(0) + 1)?;
+                Ok(Verdict::Forward)
+            });
+            ChainStage { name: format!("s{at}"), nf: Arc::new(nf) }
+        };
+        let mut plan = Plan::new(2, 1).expect("small");
+        (plan.unit_frames, plan.lanes) = (32, shards);
+        let ((inside_port, inside), (outside_port, outside)) = (memory_device(1_024), memory_device(1_024));
+        let (cores, idle) = (vec![0, 1], Idle::YIELD);
+        let options = LiveOptions { cores, shards, idle, ..LiveOptions::default() };
+        let sides = Sides { inside: inside_port, outside: outside_port };
+        let mut live = Live::start(plan, vec![stage(0), stage(1)], sides, &options).expect("it can start");
+        let (mut ends, mut pool) = ([inside, outside], Pool::default());
+        send(&mut ends, &mut pool, WARM, &mut live);
+        let read = || [0, 1].map(|at: usize| counts[at].load(Ordering::Relaxed));
+        let before = read();
+        send(&mut ends, &mut pool, COUNTED, &mut live);
+        let after = read();
+        drop(live.finish());
+        // Vectors that grow to what a burst needs at its worst: a handful in all, not one a packet.
+        let grown: u64 = before.iter().zip(after).map(|(before, after)| after.saturating_sub(*before)).sum();
+        assert!(grown < 100, "{shards} shards: {grown} allocations for {COUNTED} packets");
+    }
+}

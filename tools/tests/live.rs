@@ -1,0 +1,164 @@
+//! Live chains at the command line: ports, signals, the lab, and what is said when something is missing.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn pannier(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pannier"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    pannier(args).output().expect("the command starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn capture() -> String {
+    let home = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("cargo runs the tests"));
+    home.join("../chains/configs/edge.pcapng").display().to_string()
+}
+
+fn assert_balanced(summary: &Value) -> u64 {
+    let number = |key: &str| summary["packets"][key].as_u64().expect("a number");
+    let came = number("in") + number("generated") + number("duplicated");
+    assert_eq!(came, number("released") + number("dropped") + number("held") + number("lost"), "{summary}");
+    number("in")
+}
+
+/// Whether namespaces can be made here; says aloud where not.
+fn has_namespaces() -> bool {
+    let probe = format!("pannier-probe-{}", std::process::id());
+    let made = Command::new("ip").args(["netns", "add", &probe]).output();
+    let made = made.is_ok_and(|output| output.status.success());
+    if made {
+        let _ = Command::new("ip").args(["netns", "del", &probe]).status();
+    } else {
+        eprintln!("SKIPPED: a lab needs root and the program `ip` (Debian: iproute2)");
+    }
+    made
+}
+
+#[test]
+fn a_capture_passes_a_live_chain_and_every_packet_is_accounted_for() {
+    // Goal: `run --in --out` does what `run` does, on threads. Method: the example's capture into a chain of two nodes with
+    // one shard and with two, a crash in the middle; the summary, and the capture that came out.
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.pcapng");
+    let (inside, outside) = (format!("pcap:{}", capture()), format!("pcap:,write={}", out.display()));
+    for shards in ["1", "2"] {
+        let set = format!("shards={shards}");
+        let args = ["run", "monitor -> gen", "--in", &inside, "--out", &outside, "--set", &set];
+        let more = ["--crash", "monitor@2000", "--for", "2", "--json", "--set", "lanes=2"];
+        let more = [&more[..], &["--reshard", "gen=2@1000", "--reshard", "monitor=1@3000"]].concat();
+        let output = run(&[&args[..], &more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let summary: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        assert_eq!(assert_balanced(&summary), 3_996);
+        assert_eq!(summary["recoveries"].as_array().map(Vec::len), Some(1), "{summary}");
+        assert_eq!(summary["ports"]["outside"]["sent"], summary["packets"]["released"]);
+    }
+    assert!(std::fs::metadata(&out).expect("it was written").len() > 100_000);
+}
+
+#[test]
+fn a_signal_drains_the_chain_and_prints_the_summary() {
+    // Goal: operators lose nothing when they stop a chain. Method: SIGTERM and SIGINT, once the chain says that it runs.
+    for signal in ["-TERM", "-INT"] {
+        let inside = format!("pcap:{}", capture());
+        let args = ["run", "monitor", "--in", &inside, "--out", "pcap:,write=/dev/null", "--json"];
+        let mut child =
+            pannier(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("it says that it runs");
+        assert!(line.contains("running between"), "{line}");
+        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(killed.expect("there is `kill`").success());
+        let mut text = String::new();
+        child.stdout.take().expect("piped").read_to_string(&mut text).expect("a summary");
+        assert_eq!(child.wait().expect("it ends").code(), Some(0));
+        assert_balanced(&serde_json::from_str(&text).expect("one JSON object"));
+    }
+}
+
+#[test]
+fn what_is_missing_is_said_in_one_sentence() {
+    // Goal: nobody has to guess. Method: ports that are not there, half a pair, and options that make no sense.
+    let sentences = [
+        (3, "af_packet:nosuch0", "nosuch0"),
+        (3, "af_xdp:nosuch0", "nosuch0"),
+        (3, "teleport:x", "there is no kind of port `teleport`"),
+        (3, "pcap:/no/such/file", "/no/such/file"),
+        (3, "af_packet:lo,speed=9", "there is no option `speed`"),
+    ];
+    for (status, port, words) in sentences {
+        let output = run(&["run", "monitor", "--in", port, "--out", "pcap:,write=/dev/null"]);
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(status), "{port}: {text}");
+        assert!(text.contains(words) && text.lines().count() == 1, "{port}: {text}");
+    }
+    for wrong in [
+        &["run", "monitor", "--in", "pcap:x"][..],
+        &["run", "monitor", "--cores", "1"],
+        &["run", "monitor", "--in", "pcap:x", "--out", "pcap:y", "--read", "z"],
+        &["run", "monitor", "--in", "pcap:x", "--out", "pcap:y", "--set", "shards=9"],
+        &["run", "monitor", "--in", "pcap:x", "--out", "pcap:y", "--idle", "never"],
+        &[
+            "run",
+            "monitor",
+            "--in",
+            "pcap:,write=/dev/null",
+            "--out",
+            "pcap:,write=/dev/null",
+            "--reshard",
+            "nat=1@5",
+        ],
+        &[
+            "run",
+            "monitor",
+            "--in",
+            "pcap:,write=/dev/null",
+            "--out",
+            "pcap:,write=/dev/null",
+            "--reshard",
+            "monitor=2@5",
+        ],
+    ] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_lab_runs_a_command_at_the_client_and_leaves_nothing_behind() {
+    // Goal: a chain between two kernels in one line. Method: a ping through a NAT whose node dies; then a command that fails,
+    // and a chain that can't start. No namespace stays.
+    if !has_namespaces() {
+        return;
+    }
+    let ping = ["ping", "-c", "5", "-i", "0.1", "-W", "5", "198.51.100.2"];
+    let chain = "monitor -> nat(external=203.0.113.1)";
+    let args = ["lab", chain, "--with=--crash=nat@4", "--with=--json", "--"];
+    let output = run(&[&args[..], &ping].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}{}", said(&output));
+    let json = text.lines().find(|line| line.starts_with('{')).expect("the chain's summary");
+    let summary: Value = serde_json::from_str(json).expect("one JSON object");
+    assert!(assert_balanced(&summary) >= 10);
+    assert_eq!(summary["recoveries"].as_array().map(Vec::len), Some(1), "{summary}");
+
+    let failing = run(&["lab", "monitor", "--", "false"]);
+    assert_eq!(failing.status.code(), Some(3), "{}", said(&failing));
+    let wrong = run(&["lab", "no-such-function", "--", "true"]);
+    assert!(said(&wrong).contains("no such chain file"), "{}", said(&wrong));
+    assert_eq!(wrong.status.code(), Some(3));
+    let left = Command::new("ip").args(["netns", "list"]).output().expect("there is `ip`");
+    let left = String::from_utf8_lossy(&left.stdout).into_owned();
+    assert!(!left.contains("-client"), "{left}");
+}
