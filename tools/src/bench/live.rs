@@ -65,8 +65,8 @@ impl Port for Source {
         let mut count = most;
         if gap > 0 {
             // What a chain that stood still did not take is not made up for.
-            self.due = self.due.max(context.now.saturating_sub(gap * most as Nanos));
-            count = most.min(((context.now - self.due) / gap) as usize);
+            self.due = self.due.max(context.now.saturating_sub(gap.saturating_mul(most as Nanos)));
+            count = most.min((context.now.saturating_sub(self.due) / gap) as usize);
             self.due += count as Nanos * gap;
         }
         burst.extend((0..count).map(|_| self.feed.next(EPOCH + context.now, context.pool)));
@@ -183,7 +183,8 @@ impl Running {
     /// Microseconds that packets are in the chain while `mpps` million a second come: half of them stay at most for the
     /// first figure, 99 % for the second, 99.9 % for the third.
     pub(super) fn latency(&mut self, mpps: f64, length: Duration) -> [f64; 3] {
-        self.meter.gap.store(((1e3 / mpps) as u64).max(1), Ordering::Relaxed);
+        let gap = (1e3 / mpps).clamp(1.0, 1e6); // a packet a millisecond at least
+        self.meter.gap.store(gap as u64, Ordering::Relaxed);
         self.live.watch(length / 4);
         self.meter.latencies().reset();
         self.live.watch(length);

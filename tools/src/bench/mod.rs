@@ -31,10 +31,10 @@ pub(crate) struct Args {
     /// Only cases whose section or name holds one of these words
     #[arg(long, value_name = "WORD", num_args = 1.., conflicts_with = "chain")]
     only: Vec<String>,
-    /// Pairs of measurements, with and without each [default: 9; with --quick 1]
+    /// Pairs of measurements, with and without each; 9, with --quick 1
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: Option<u32>,
-    /// Milliseconds of each measurement [default: 300; without a chain 100; with --quick 5]
+    /// Milliseconds of each measurement; 300, without a chain 100, with --quick 5
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     millis: Option<u64>,
     /// Measures shortly and with few flows: to see that it works, not what it costs
