@@ -10,7 +10,7 @@ use pannier_runtime::entropy::Entropy;
 use pannier_runtime::packet::{Packet, Pool};
 use pannier_runtime::port::{Duplex, Faults, Port, PortContext, memory_device};
 use pannier_runtime::ring::Plan;
-use pannier_runtime::shard::Idle;
+use pannier_runtime::shard::{Idle, tell_panics_briefly};
 use pannier_runtime::wire::FrameBuilder;
 use pannier_runtime::{AnyNf, Direction, TxnResult, Verdict, nf, state};
 use std::sync::Arc;
@@ -59,6 +59,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Rig {
     fn new(plan: Plan, nfs: &[Arc<dyn AnyNf>], options: &LiveOptions) -> Self {
+        tell_panics_briefly();
         let (inside_port, inside) = memory_device(QUEUE);
         let (outside_port, outside) = memory_device(QUEUE);
         let stage =
@@ -232,8 +233,7 @@ fn a_network_function_that_panics_is_replaced() {
     }));
     for shards in [1, 2] {
         let nfs: [Arc<dyn AnyNf>; 2] = [poisoned.clone(), Arc::new(monitor(MonitorConfig::default()))];
-        // A panic is told with its whole stack, which takes long the first time: no reason to take the node for stuck.
-        let options = LiveOptions { shards, patience: PATIENCE, ..LiveOptions::default() };
+        let options = LiveOptions { shards, ..LiveOptions::default() };
         let mut rig = Rig::new(plan(2, 1, shards, 1), &nfs, &options);
         let frame = |port: u16| FrameBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1]).udp(port, 53, &[0; 16]);
         for port in [0x100u16, 0x10d, 0x101] {

@@ -10,7 +10,7 @@ use pannier_chains::ChainStage;
 use pannier_chains::config::{ChainSpec, Crash};
 use pannier_chains::live::{Live, LiveOptions, LiveOutcome, Sides};
 use pannier_runtime::port::{PortError, PortSpec, PortStats};
-use pannier_runtime::shard::Idle;
+use pannier_runtime::shard::{Idle, tell_panics_briefly};
 use serde_json::json;
 
 use crate::{Ended, Failure, fail, print};
@@ -73,6 +73,7 @@ pub(crate) fn run(spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool
         Ok(reshards) => reshards,
         Err(error) => return fail(Failure::Usage, error),
     };
+    tell_panics_briefly();
     let (options, plan) = (args.options(&spec), spec.plan);
     let due = Due { crashes: spec.crashes.into(), reshards };
     let stages = spec.stages.into_iter().map(|stage| ChainStage { name: stage.name, nf: stage.nf }).collect();

@@ -229,6 +229,6 @@ fn start_workers(options: &LiveOptions, clock: Clock) -> io::Result<Vec<Worker>>
         true => (0..cores()).collect(),
         false => options.cores.clone(),
     };
-    let start = |&core: &usize| Worker::start(&format!("pannier-{core}"), Some(core), options.idle, clock);
+    let start = |&core: &usize| Worker::start(Some(core), options.idle, clock);
     numbers.iter().map(start).collect()
 }

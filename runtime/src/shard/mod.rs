@@ -22,7 +22,7 @@ use crate::packet::{Depot, Direction, Kind, Packet, Pool};
 use crate::port::{Duplex, Fault, Port, PortContext};
 use crate::ring::{Incarnation, Node, Output, SharedNode, View, frames_in};
 pub use place::{Place, Told};
-pub use worker::{Actor, Clock, Idle, Turn, Worker, cores, take_turn};
+pub use worker::{Actor, Clock, Idle, Turn, Worker, cores, take_turn, tell_panics_briefly};
 
 /// Packets that a lane takes from a link in one turn.
 const BURST: usize = 32;

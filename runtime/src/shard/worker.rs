@@ -1,7 +1,7 @@
 //! A worker: a thread on a core of its own that gives actors their turns.
 
-use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io::{self, Write};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -73,7 +73,7 @@ impl Worker {
     ///
     /// # Errors
     /// No thread could be started.
-    pub fn start(name: &str, core: Option<usize>, idle: Idle, clock: Clock) -> io::Result<Self> {
+    pub fn start(core: Option<usize>, idle: Idle, clock: Clock) -> io::Result<Self> {
         let (sender, receiver) = unbounded();
         let run = move || {
             let ids = core_affinity::get_core_ids().unwrap_or_default();
@@ -82,7 +82,8 @@ impl Worker {
             }
             run(&receiver, idle, clock);
         };
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        let name = core.map_or_else(|| NAME.to_owned(), |core| format!("{NAME}{core}"));
+        let thread = thread::Builder::new().name(name).spawn(run)?;
         Ok(Worker { actors: Some(sender), thread: Some(thread) })
     }
 
@@ -135,6 +136,9 @@ fn nanos(duration: Duration) -> Nanos {
     Nanos::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
+/// What the names of workers' threads begin with; their core's number follows.
+const NAME: &str = "pannier-";
+
 /// Rounds in which the actors of a worker that is dropped must end.
 const LAST_ROUNDS: u32 = 10_000;
 
@@ -168,6 +172,20 @@ fn run(new: &Receiver<Box<dyn Actor>>, idle: Idle, clock: Clock) {
             idle.rest(idle_rounds);
         }
     }
+}
+
+/// Has panics of workers told on one line of standard error, without the stack: to look that up takes seconds, in which the
+/// node would not be replaced. Other threads' panics are told as before. For programs, once at their start.
+pub fn tell_panics_briefly() {
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let thread = thread::current();
+        match thread.name().filter(|name| name.starts_with(NAME)) {
+            // Nothing is left to do where even this can't be written.
+            Some(name) => drop(writeln!(io::stderr(), "pannier: {name}: {info}")),
+            None => before(info),
+        }
+    }));
 }
 
 /// Gives an actor a turn. Where it panics, the actor hears of it, and has been busy.
