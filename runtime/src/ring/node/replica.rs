@@ -127,12 +127,11 @@ impl Lane {
     }
 
     /// Tries the waiting packets again where something was applied meanwhile, by this lane or another, until none is
-    /// ready.
+    /// ready. What others apply in the course of that is for the next turn: they may never pause, and a turn must end.
     pub(super) fn settle(&mut self, out: &mut Output) {
-        loop {
-            if !self.core.applied.look(&mut self.link.applied_seen) || self.waiting.is_empty() {
-                return;
-            }
+        let mut got_on = true;
+        while got_on && self.core.applied.look(&mut self.link.applied_seen) && !self.waiting.is_empty() {
+            got_on = false;
             let mut stuck = Flows::default();
             for _ in 0..self.waiting.len() {
                 let Some(packet) = self.waiting.pop_front() else { break };
@@ -148,7 +147,10 @@ impl Lane {
                         }
                         self.waiting.push_back(packet);
                     }
-                    Outcome::Applied { news } => self.stage(packet, news, out),
+                    Outcome::Applied { news } => {
+                        got_on = true;
+                        self.stage(packet, news, out);
+                    }
                     Outcome::Damaged(damage) => self.refuse(packet, damage.reason(), out),
                 }
             }

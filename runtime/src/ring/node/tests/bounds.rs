@@ -1,6 +1,9 @@
 //! Bounds that no input and no network function may break.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
+use crate::state::{AnyState, AnyTable, NEVER, State};
 use crate::txn::{Txn, TxnResult};
 
 crate::state! {
@@ -94,4 +97,66 @@ fn repair_that_brings_nothing_grows_rare() {
     assert!((3..40).contains(&sent), "{sent} repairs in 400 waits");
     ring.settle();
     ring.assert_equal_replicas();
+}
+
+/// Counts, in a state that plays another lane: who looks at its table finds that something was applied meanwhile.
+#[derive(Clone, Debug)]
+struct Restless(Counts, Arc<std::sync::OnceLock<Arc<Core>>>, Arc<AtomicUsize>);
+
+/// How often that lane applies something before it rests.
+const APPLIES: usize = 5_000;
+
+impl AnyState for Restless {
+    fn tables(&self) -> usize {
+        1
+    }
+
+    fn table(&self, number: usize) -> Option<&dyn AnyTable> {
+        if let Some(core) = self.1.get().filter(|_| self.2.fetch_add(1, Ordering::Relaxed) < APPLIES) {
+            core.tell(&core.applied);
+        }
+        self.0.table(number)
+    }
+
+    fn boxed_clone(&self) -> Box<dyn AnyState> {
+        Box::new(self.clone())
+    }
+}
+
+#[test]
+fn a_turn_ends_although_another_lane_applies_without_a_pause() {
+    // Goal: no lane is starved of its links by what others do. Method: a unit waits, of which one record is ready and the
+    // other is not; each look at it finds that another lane has applied something. The turn must end all the same.
+    let plan = plan(3, 2);
+    let nfs: Arc<[Arc<dyn AnyNf>]> = (0..3).map(|_| counter()).collect();
+    let view = Orchestrator::new(&plan).view().clone();
+    let mut node = Node::new(2, plan, nfs, view.clone());
+    let (core, looks) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
+    let counts = Counts::new(&plan.layout);
+    let mut delta = Vec::new();
+    let row = crate::state::Change { table: 0, key: &[7], value: Some(&[0; 8]), expires: NEVER };
+    crate::txn::delta::put_change(&mut delta, &row);
+    let partition = counts.counts.place_of(&[7]).partition;
+    let state = Restless(counts, Arc::clone(&core), Arc::clone(&looks));
+    let mut stores: Vec<Option<Store>> =
+        (0..3).map(|_| Some(Store::new(Box::new(Counts::new(&plan.layout)), false))).collect();
+    stores[0] = Some(Store::new(Box::new(state), true));
+    node.control.core = node.control.core.with_stores(stores.into());
+    node.lanes[0].set_core(Arc::clone(&node.control.core));
+    let (mut unit, mut bytes) = (crate::piggyback::UnitBuilder::default(), Vec::new());
+    unit.record(0).note(partition, 0, true);
+    unit.record(0).delta_mut().extend_from_slice(&delta);
+    unit.record(1).note(0, 5, true);
+    unit.encode(&mut bytes);
+    let mut packet = Packet::new(&bytes);
+    packet.meta.kind = Kind::Unit;
+    (packet.meta.sender, packet.meta.incarnation) = (1, view.members[1].incarnation);
+    let (now, mut out) = (Now { timer: 1, wall: 1 }, Output::default());
+    node.accept(&mut vec![packet], now, &mut out);
+    assert!(core.set(Arc::clone(&node.control.core)).is_ok());
+    core.get().expect("set").tell(&node.control.core.applied);
+    node.accept(&mut Vec::new(), now, &mut out);
+    assert!(!node.is_idle(), "it waits");
+    let looks = looks.load(Ordering::Relaxed);
+    assert!((1..100).contains(&looks), "{looks} looks in one turn");
 }
