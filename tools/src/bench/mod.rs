@@ -14,9 +14,10 @@ use crate::Ended;
 
 /// Measures what the ring costs, beside the same without it
 ///
-/// With a chain: the chain on its capture, from memory, with and without replication. Without:
-/// a list of cases on made-up traffic, each beside its reference, with the goals that they have.
+/// With a chain: the chain on its capture, from memory, with and without replication.
+/// Without: a list of cases on made-up traffic, each beside its reference and its goal.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// A chain file, or a chain on one line
     chain: Option<String>,
