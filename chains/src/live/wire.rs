@@ -91,7 +91,8 @@ impl Supervisor {
         let [inside, outside] = lanes;
         let ports = [
             (sides.inside, inside, Direction::Outbound, 0, &self.edges[0]),
-            (sides.outside, outside, Direction::Inbound, self.plan.last(), &self.edges[1]),
+            // Beside the last node, which has less to do than the first where it only replicates.
+            (sides.outside, outside, Direction::Inbound, self.plan.nodes() - 1, &self.edges[1]),
         ];
         for (port, lanes, direction, node, state) in ports {
             let edge = Edge::new(
@@ -105,7 +106,9 @@ impl Supervisor {
                 self.depot.clone(),
                 self.ended.clone(),
             );
-            host.add(node, 0, Box::new(edge));
+            // The edges of a node that is alone should not share a core.
+            let shard = usize::from(self.plan.nodes() == 1 && direction == Direction::Inbound);
+            host.add(node, shard, Box::new(edge));
         }
     }
 }
