@@ -309,3 +309,21 @@ fn a_sweep_that_panics_costs_no_frame_that_never_was() {
         assert_eq!((outcome.summary.recoveries.len(), outcome.summary.packets.lost), (1, 0));
     }
 }
+
+#[test]
+fn a_state_that_is_lost_for_good_ends_a_chain_at_once() {
+    // Goal: nobody runs a chain that lets nothing through and says nothing. Method: no replica, and a panic.
+    let fragile = Arc::new(nf(|_, _: &Tickets, _| panic!("at once")));
+    let nfs: [Arc<dyn AnyNf>; 1] = [fragile];
+    let mut rig = Rig::new(plan(1, 0, 1, 1), &nfs, &LiveOptions::default());
+    rig.send(1, &mut Entropy::new(1));
+    let end = Instant::now() + Duration::from_secs(30);
+    while rig.live().unrecoverable().is_none() && Instant::now() < end {
+        rig.live().watch(Duration::from_millis(5));
+    }
+    assert_eq!(rig.live().unrecoverable(), Some(0));
+    let began = Instant::now();
+    let outcome = rig.live.take().expect("it runs").finish();
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(outcome.broken[0].contains("no live node holds the state of s0"), "{:?}", outcome.broken);
+}

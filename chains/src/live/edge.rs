@@ -185,6 +185,7 @@ impl Actor for Edge {
         let failed = out.err().or(taken.err());
         self.turns = self.turns.wrapping_add(1);
         let ends = self.ended.load(Ordering::Relaxed);
+        while ends && matches!(self.let_out(now), Ok(true)) {} // no shard sends more
         if failed.is_some() || ends || self.turns.is_multiple_of(PUBLISH_EVERY) {
             self.publish(failed);
         }
