@@ -1,6 +1,7 @@
 //! Chains on threads: what the simulator checks of nodes is asked here of shards, rings and workers.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pannier_chains::ChainStage;
@@ -12,7 +13,7 @@ use pannier_runtime::port::{Duplex, Faults, Port, PortContext, memory_device};
 use pannier_runtime::ring::Plan;
 use pannier_runtime::shard::{Idle, tell_panics_briefly};
 use pannier_runtime::wire::FrameBuilder;
-use pannier_runtime::{AnyNf, Direction, TxnResult, Verdict, nf, state};
+use pannier_runtime::{AnyNf, Direction, Frame, Nf, Txn, TxnResult, Verdict, nf, state};
 use std::sync::Arc;
 
 state! {
@@ -287,4 +288,56 @@ fn a_live_chain_that_can_not_be_is_refused() {
     let refused = Live::start(plan(1, 1, 2, 1), stages, Sides { inside, outside }, &options);
     let sentence = refused.err().expect("too many shards").to_string();
     assert!(sentence.contains("lanes = 3"), "{sentence}");
+}
+
+/// Forwards frames; the first sweep of all panics.
+struct Sweeper(AtomicBool);
+
+impl Nf for Sweeper {
+    type State = Tickets;
+
+    fn process(&self, _: &mut Frame<'_>, state: &Tickets, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+        txn.update(&state.next, 0, |next| next.unwrap_or(0) + 1)?;
+        Ok(Verdict::Forward)
+    }
+
+    fn sweep(&self, _: &Tickets, _: &mut Txn<'_>, _: usize) -> TxnResult<()> {
+        assert!(self.0.swap(true, Ordering::Relaxed), "the first sweep");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sweep_that_panics_costs_no_frame_that_never_was() {
+    // Goal: everything is accounted for, whatever panics. Method: the first sweep does, while no frame is under way.
+    for shards in [1, 2] {
+        let nfs: [Arc<dyn AnyNf>; 1] = [Arc::new(Sweeper(AtomicBool::new(false)))];
+        let options = LiveOptions { shards, ..LiveOptions::default() };
+        let mut rig = Rig::new(plan(1, 1, shards, 1), &nfs, &options);
+        let end = Instant::now() + Duration::from_secs(30);
+        while rig.live().recoveries().is_empty() && Instant::now() < end {
+            rig.live().watch(Duration::from_millis(5));
+        }
+        let outcome = rig.live.take().expect("it runs").finish();
+        assert_eq!(outcome.broken, Vec::<String>::new(), "{:#?}", outcome.summary);
+        assert_eq!((outcome.summary.recoveries.len(), outcome.summary.packets.lost), (1, 0));
+    }
+}
+
+#[test]
+fn a_state_that_is_lost_for_good_ends_a_chain_at_once() {
+    // Goal: nobody runs a chain that lets nothing through and says nothing. Method: no replica, and a panic.
+    let fragile = Arc::new(nf(|_, _: &Tickets, _| panic!("at once")));
+    let nfs: [Arc<dyn AnyNf>; 1] = [fragile];
+    let mut rig = Rig::new(plan(1, 0, 1, 1), &nfs, &LiveOptions::default());
+    rig.send(1, &mut Entropy::new(1));
+    let end = Instant::now() + Duration::from_secs(30);
+    while rig.live().unrecoverable().is_none() && Instant::now() < end {
+        rig.live().watch(Duration::from_millis(5));
+    }
+    assert_eq!(rig.live().unrecoverable(), Some(0));
+    let began = Instant::now();
+    let outcome = rig.live.take().expect("it runs").finish();
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(outcome.broken[0].contains("no live node holds the state of s0"), "{:?}", outcome.broken);
 }

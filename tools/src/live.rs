@@ -83,7 +83,8 @@ pub(crate) fn run(spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool
     };
     // Somebody may wait for this line before he sends traffic; nobody is hurt where it can't be written.
     let _ = writeln!(io::stderr(), "pannier: running between {inside} and {outside}; Ctrl-C stops");
-    let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    // A time that no clock reaches never comes.
+    let end = args.seconds.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     let (outcome, missed) = look_after(live, due, end, stop);
     report(outcome, &missed, as_json)
 }
@@ -132,6 +133,7 @@ fn look_after(
         stop.load(Ordering::Relaxed)
             || end.is_some_and(|end| Instant::now() >= end)
             || live.port_error().is_some()
+            || live.unrecoverable().is_some()
     };
     while !over(&live) {
         live.watch(LOOK_EVERY);

@@ -208,6 +208,11 @@ impl Live {
         self.supervisor().recoveries()
     }
 
+    /// See [`Supervisor::unrecoverable`].
+    pub fn unrecoverable(&self) -> Option<usize> {
+        self.supervisor().unrecoverable()
+    }
+
     /// Why a port can't go on, if one can't.
     pub fn port_error(&self) -> Option<PortError> {
         self.supervisor().port_error()

@@ -297,7 +297,9 @@ impl Supervisor {
         self.edges.iter().for_each(|edge| edge.closed.store(true, Ordering::Relaxed));
         let end = host.now().timer.saturating_add(DRAIN);
         let (mut before, mut since) = (self.left(), host.now().timer);
-        while host.now().timer < end && host.now().timer - since < STILL {
+        let is_over = |now: Nanos, since| now >= end || now - since >= STILL;
+        // What waits for a state that is lost waits for ever.
+        while self.unrecoverable.is_none() && !is_over(host.now().timer, since) {
             host.wait();
             self.watch(host);
             let rests = self.places.iter().all(|place| place.rests(self.plan.lanes));

@@ -333,7 +333,7 @@ impl Actor for Shard {
 
     /// The network function panicked: the node is as good as dead, and is replaced as one that died.
     fn panicked(&mut self, message: &str) {
-        self.place.lose(1 + frames_in(&self.inbox) as u64);
+        self.place.lose(frames_in(&self.inbox) as u64);
         self.inbox.clear();
         let incarnation = self.incarnation();
         self.lose_node();

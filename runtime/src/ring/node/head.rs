@@ -22,6 +22,8 @@ pub(super) struct Open {
     original: Original,
     transactions: usize,
     frames: Vec<Packet>,
+    /// The network function is at a frame.
+    at_frame: bool,
     /// The unit's bytes and those of its name, while it is sent.
     whole: Vec<u8>,
     name: Vec<u8>,
@@ -36,14 +38,15 @@ impl Open {
             original: Original::default(),
             transactions: 0,
             frames: Vec::new(),
+            at_frame: false,
             whole: Vec::new(),
             name: Vec::new(),
         }
     }
 
-    /// Frames that wait for the open unit; none between turns.
+    /// Frames that wait for the open unit, and the one that the network function is at; none between turns.
     pub(super) fn frames(&self) -> usize {
-        self.frames.len()
+        self.frames.len() + usize::from(self.at_frame)
     }
 
     /// Goes on with what is held of another store, or in another way. Nothing may be open.
@@ -54,6 +57,7 @@ impl Open {
     /// The node is dead.
     pub(super) fn lose_frames(&mut self) {
         self.frames.clear();
+        self.at_frame = false;
     }
 
     /// See [`Lane::release_claims`].
@@ -103,8 +107,10 @@ impl Lane {
     /// Runs the network function on a frame. What it drops or aborts ends here; the open unit stays.
     fn transact(&mut self, mut packet: Packet, out: &mut Output) {
         self.advance(packet.meta.time);
+        self.open.at_frame = true;
         let (beginning, verdict) = self.attempt(&mut packet, out);
         let open = &mut self.open;
+        open.at_frame = false;
         open.transactions += 1;
         self.stats.processed += 1;
         open.work.emitted_since(&beginning).for_each(|emitted| emitted.meta.flow = packet.meta.flow);

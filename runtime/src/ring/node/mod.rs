@@ -175,7 +175,7 @@ impl Node {
     }
 
     /// Frames that are in this node: held for their commit, or waiting for a unit. After a panic of its network function
-    /// also those that were to come behind, and not the one that it was at.
+    /// also the one that it was at, and those that were to come behind.
     pub fn frames_inside(&self) -> usize {
         let unread: usize = self.inboxes.iter().map(|inbox| frames_in(inbox)).sum();
         unread + self.lanes.iter().map(Lane::frames_inside).sum::<usize>()
