@@ -7,13 +7,14 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio, id};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::{Ended, Failure, fail, stop_on_interrupt};
+use crate::{Ended, Failure, fail, stop_on_interrupt_or};
 
 /// The client's address, which edge.toml has for inside; the server's; and where its answers to a NAT go.
 const CLIENT: &str = "192.168.1.2";
@@ -48,7 +49,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn lab(args: &Args) -> Ended {
-    let stop = stop_on_interrupt();
+    let stop = stop_on_interrupt_or(|| names().iter().for_each(|name| clear_up(name)));
     let lab = match Lab::build() {
         Ok(lab) => lab,
         Err(error) => return fail(Failure::Files, error),
@@ -62,7 +63,9 @@ pub(crate) fn lab(args: &Args) -> Ended {
         Ok(server) => server,
         Err(error) => return fail(Failure::Files, LabError::program("ip", &error)),
     };
-    let ended = if args.command.is_empty() {
+    let ended = if stop.load(Ordering::Relaxed) {
+        end_chain(&mut chain)
+    } else if args.command.is_empty() {
         lab.explain();
         wait_for_chain(&mut chain, &stop)
     } else {
@@ -77,6 +80,7 @@ pub(crate) fn lab(args: &Args) -> Ended {
         (_, Ok(chain)) if !chain.success() => {
             fail(Failure::Promise, format_args!("the chain ended with {chain}"))
         }
+        _ if stop.load(Ordering::Relaxed) && !args.command.is_empty() => Err(Failure::Interrupted),
         (Ok(command), Ok(_)) if !command.success() => {
             fail(Failure::Files, format_args!("the command ended with {command}"))
         }
@@ -107,8 +111,7 @@ struct Lab {
 
 impl Lab {
     fn build() -> Result<Self, LabError> {
-        let name = |role| format!("pannier-{}-{role}", id());
-        let lab = Lab { names: [name("client"), name("chain"), name("server")] };
+        let lab = Lab { names: names() };
         for name in &lab.names {
             ip(&["netns", "add", name])?;
             // Nobody here speaks IPv6 unasked.
@@ -155,7 +158,8 @@ impl Lab {
     fn start_chain(&self, args: &Args) -> Result<Child, LabError> {
         let me = std::env::current_exe().map_err(|error| LabError::program("pannier", &error))?;
         let mut command = self.inside("chain");
-        command.arg(me).args(["run", &args.chain]).args(&args.with);
+        // Of a group of its own: Ctrl-C is the lab's, which then asks the chain to drain. Two signals would end it at once.
+        command.arg(me).args(["run", &args.chain]).args(&args.with).process_group(0);
         for (option, interface) in [("--in", "inside"), ("--out", "outside")] {
             command.args([option, &format!("{}:{interface}", args.port)]);
         }
@@ -190,10 +194,25 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        for name in &self.names {
-            let _ = Command::new("ip").args(["netns", "del", name]).stderr(Stdio::null()).status();
-        }
+        self.names.iter().for_each(|name| clear_up(name));
     }
+}
+
+/// The names of this command's namespaces.
+fn names() -> [String; 3] {
+    ["client", "chain", "server"].map(|role| format!("pannier-{}-{role}", id()))
+}
+
+/// Ends a namespace and all that still runs in it, where there is one.
+fn clear_up(name: &str) {
+    let inside = Command::new("ip").args(["netns", "pids", name]).stderr(Stdio::null()).output();
+    let inside = inside.map_or_else(|_| Vec::new(), |output| output.stdout);
+    let inside = String::from_utf8_lossy(&inside);
+    if !inside.trim().is_empty() {
+        let _ =
+            Command::new("kill").arg("-KILL").args(inside.split_whitespace()).stderr(Stdio::null()).status();
+    }
+    let _ = Command::new("ip").args(["netns", "del", name]).stderr(Stdio::null()).status();
 }
 
 fn wait_for_chain(chain: &mut Child, stop: &Arc<AtomicBool>) -> Result<ExitStatus, LabError> {

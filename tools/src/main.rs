@@ -92,10 +92,16 @@ fn print(text: impl Display) -> Ended {
 
 /// A flag that Ctrl-C sets; a second Ctrl-C ends the command at once.
 fn stop_on_interrupt() -> Arc<AtomicBool> {
+    stop_on_interrupt_or(|| {})
+}
+
+/// As [`stop_on_interrupt`]; `clear_up` is done before the command ends at once.
+fn stop_on_interrupt_or(clear_up: impl Fn() + Send + 'static) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     let handler = ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
+            clear_up();
             std::process::exit(130);
         }
     });

@@ -1,8 +1,11 @@
 //! Live chains at the command line: ports, signals, the lab, and what is said when something is missing.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -73,6 +76,7 @@ fn a_signal_drains_the_chain_and_prints_the_summary() {
     for signal in ["-TERM", "-INT"] {
         let inside = format!("pcap:{}", capture());
         let args = ["run", "monitor", "--in", &inside, "--out", "pcap:,write=/dev/null", "--json"];
+        let args = [&args[..], &["--for", "18446744073709551615"]].concat(); // longer than any clock
         let mut child =
             pannier(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
@@ -161,4 +165,63 @@ fn a_lab_runs_a_command_at_the_client_and_leaves_nothing_behind() {
     let left = Command::new("ip").args(["netns", "list"]).output().expect("there is `ip`");
     let left = String::from_utf8_lossy(&left.stdout).into_owned();
     assert!(!left.contains("-client"), "{left}");
+}
+
+/// A lab in a group of processes of its own, as at a terminal, that runs a command at the client.
+fn lab_at_terminal(command: &[&str]) -> std::process::Child {
+    let args = ["lab", "monitor", "--with=--json", "--serve", "sleep 77 & sleep 77", "--"];
+    let mut lab = pannier(&[&args[..], command].concat());
+    let lab = lab.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = lab.spawn().expect("the command starts");
+    let said = BufReader::new(child.stderr.take().expect("piped"));
+    let mut lines = said.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("running between")), "the chain does not start");
+    thread::spawn(move || lines.for_each(drop));
+    thread::sleep(Duration::from_millis(500)); // the command starts
+    child
+}
+
+/// Whether any process of a group still runs, by /proc/PID/stat (proc_pid_stat(5)).
+fn lives(group: u32) -> bool {
+    let all = std::fs::read_dir("/proc").expect("there is /proc").flatten();
+    all.filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok()).any(|stat| {
+        let mut behind_name = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        behind_name.next() != Some("Z") && behind_name.nth(1) == Some(&group.to_string())
+    })
+}
+
+/// What Ctrl-C at a terminal does: all of the group hear of it.
+fn interrupt(child: &std::process::Child) {
+    let killed = Command::new("kill").args(["-INT", "--", &format!("-{}", child.id())]).status();
+    assert!(killed.expect("there is `kill`").success());
+}
+
+#[test]
+fn a_lab_that_is_interrupted_sums_up_and_leaves_nothing_behind() {
+    // Goal: Ctrl-C is the way to end a lab. Method: once, while a command runs: the chain drains and sums up. Twice, while a
+    // command runs that does not listen: the end at once. Neither leaves a namespace or a process.
+    if !has_namespaces() {
+        return;
+    }
+    for (command, times) in [(&["sleep", "77"][..], 1), (&["sh", "-c", "trap '' INT; sleep 77"], 2)] {
+        let mut child = lab_at_terminal(command);
+        for _ in 0..times {
+            interrupt(&child);
+            thread::sleep(Duration::from_millis(300));
+        }
+        let mut text = String::new();
+        child.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
+        assert_eq!(child.wait().expect("it ends").code(), Some(130), "{text}");
+        if times == 1 {
+            assert_balanced(&serde_json::from_str(text.trim()).expect("the chain's summary"));
+        }
+        let lab = format!("pannier-{}-", child.id());
+        let left = Command::new("ip").args(["netns", "list"]).output().expect("there is `ip`");
+        assert!(!String::from_utf8_lossy(&left.stdout).contains(&lab), "a namespace stays");
+        let end = Instant::now() + Duration::from_secs(5);
+        while lives(child.id()) && Instant::now() < end {
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!lives(child.id()), "a process stays");
+    }
 }
