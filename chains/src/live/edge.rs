@@ -25,6 +25,8 @@ pub(super) struct EdgeState {
     /// Packets that entered the chain here, and that left it.
     pub(super) entered: AtomicU64,
     pub(super) left: AtomicU64,
+    /// Turns so far.
+    pub(super) beats: AtomicU64,
     /// No more packets are to be taken.
     pub(super) closed: AtomicBool,
     /// What is known only now and then.
@@ -188,6 +190,7 @@ impl Actor for Edge {
         let busy = out.as_ref().is_ok_and(|busy| *busy) || taken.as_ref().is_ok_and(|busy| *busy);
         let failed = out.err().or(taken.err());
         self.turns = self.turns.wrapping_add(1);
+        count(&self.state.beats, 1);
         if failed.is_some() || ends || self.turns.is_multiple_of(PUBLISH_EVERY) {
             self.publish(failed);
         }

@@ -23,6 +23,10 @@ const DRAIN: Nanos = 5_000_000_000;
 /// How long nothing must have happened at the end, in nanoseconds.
 const STILL: Nanos = 10_000_000;
 
+/// How many turns each actor must have had in which nothing happened at the end, for each node: what is on a link is seen
+/// when the node behind it has its turn, and a machine may be too busy to give it one for long.
+const STILL_TURNS: u64 = 2;
+
 /// How long a shard may take to do as it is told: many times the longest turn. In nanoseconds.
 const OBEDIENCE: Nanos = 5_000_000_000;
 
@@ -296,16 +300,20 @@ impl Supervisor {
     pub fn finish(mut self, host: &mut dyn Host) -> LiveOutcome {
         self.edges.iter().for_each(|edge| edge.closed.store(true, Ordering::Relaxed));
         let end = host.now().timer.saturating_add(DRAIN);
-        let (mut before, mut since) = (self.left(), host.now().timer);
-        let is_over = |now: Nanos, since| now >= end || now - since >= STILL;
+        let enough = STILL_TURNS * (self.places.len() as u64 + 2); // the edges too
+        let (mut before, mut since, mut turns) = (self.left(), host.now().timer, self.turns());
         // What waits for a state that is lost waits for ever.
-        while self.unrecoverable.is_none() && !is_over(host.now().timer, since) {
+        while self.unrecoverable.is_none() && host.now().timer < end {
+            let all_had_turns = self.turns().iter().zip(&turns).all(|(now, then)| now - then >= enough);
+            if all_had_turns && host.now().timer - since >= STILL {
+                break;
+            }
             host.wait();
             self.watch(host);
             let rests = self.places.iter().all(|place| place.rests(self.plan.lanes));
             let same = (self.left(), self.down()) == (before, 0);
             if !(rests && same) {
-                (before, since) = (self.left(), host.now().timer);
+                (before, since, turns) = (self.left(), host.now().timer, self.turns());
             }
         }
         let held: Vec<(Vec<LaneLinks>, Hold)> =
@@ -313,6 +321,13 @@ impl Supervisor {
         self.end();
         host.end(); // the edges' last words included
         self.sum_up(held)
+    }
+
+    /// The turns that each actor has had so far.
+    fn turns(&self) -> Vec<u64> {
+        let shards = self.places.iter().zip(&self.shards);
+        let shards = shards.flat_map(|(place, shards)| (0..shards.len()).map(|shard| place.beats_of(shard)));
+        shards.chain(self.edges.iter().map(|edge| edge.beats.load(Ordering::Relaxed))).collect()
     }
 
     /// Lets all actors end.

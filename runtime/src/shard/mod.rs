@@ -323,7 +323,8 @@ fn send_those<P: Port<Error = Infallible>>(
 
 impl Actor for Shard {
     fn turn(&mut self, now: Now) -> Turn {
-        self.place.beat();
+        // The lanes are dealt out in turn: a shard's first has the shard's number.
+        self.place.beat(self.lanes.first().map_or(0, |lane| lane.number));
         if !self.mailbox.is_empty() && !self.obey(now) {
             self.lose_node();
             return Turn::Ended;

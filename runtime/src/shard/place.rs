@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crossbeam_channel::Sender;
 
 use super::Order;
+use crate::limits::MAX_LANES;
 use crate::packet::{Kind, Packet};
 use crate::ring::Incarnation;
 use crate::stats::NodeStats;
@@ -28,8 +29,8 @@ pub struct Place {
     /// By lane, one bit each: a bound is reached; nothing waits.
     full: AtomicU64,
     resting: AtomicU64,
-    /// Turns of all shards so far: a node whose count stands still is dead or stuck.
-    beats: AtomicU64,
+    /// By shard: turns so far. A node whose counts stand still is dead or stuck.
+    beats: [AtomicU64; MAX_LANES],
     /// Frames that arrived while there was no node.
     lost: AtomicU64,
     /// Bytes of state that reached a replacement.
@@ -48,7 +49,7 @@ impl Place {
             index,
             full: AtomicU64::new(0),
             resting: AtomicU64::new(u64::MAX),
-            beats: AtomicU64::new(0),
+            beats: [const { AtomicU64::new(0) }; MAX_LANES],
             lost: AtomicU64::new(0),
             state_bytes: AtomicU64::new(0),
             past: Mutex::default(),
@@ -70,7 +71,7 @@ impl Place {
 
     /// Turns so far.
     pub fn beats(&self) -> u64 {
-        self.beats.load(Ordering::Relaxed)
+        (0..MAX_LANES).map(|shard| self.beats_of(shard)).sum()
     }
 
     /// Frames that died in nodes that died here, or arrived when there was none.
@@ -93,9 +94,14 @@ impl Place {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn beat(&self) {
+    /// Turns of one shard so far.
+    pub fn beats_of(&self, shard: usize) -> u64 {
+        self.beats[shard].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn beat(&self, shard: usize) {
         // A lost update is no harm: the count moves all the same.
-        self.beats.store(self.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.beats[shard].store(self.beats_of(shard) + 1, Ordering::Relaxed);
     }
 
     /// Publishes how a lane stands; nothing is written where nothing has changed.
