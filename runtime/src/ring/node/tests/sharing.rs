@@ -48,7 +48,7 @@ fn a_lane_that_panics_stops_no_other() {
     give(&node, 0, WRITE, &mut out);
     assert!(out.forward.is_empty(), "a lane went on in the middle of a transaction");
     let (stats, inside) = node.bury(0);
-    assert_eq!((stats.lost, stats.refused.total(), inside), (1, 1, 0));
+    assert_eq!((stats.lost, stats.refused.total(), inside), (1, 1, 1), "the frame that it was at is inside");
     let mut newer = view;
     newer.number += 1;
     newer.members[1].standing = Standing::Dead;
