@@ -11,9 +11,20 @@ pub(crate) fn pause(tries: &mut u32) {
     #[cfg(loom)]
     loom::thread::yield_now();
     #[cfg(not(loom))]
-    if *tries < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+    match *tries {
+        ..SPINS => std::hint::spin_loop(),
+        SPINS..YIELDS => std::thread::yield_now(),
+        _ => std::thread::sleep(NAP),
+    }
 }
 
 /// How often a wait spins before it yields: about as long as a short unit takes.
 #[cfg(not(loom))]
 const SPINS: u32 = 128;
+
+/// From here on it sleeps: a thread that only yields is taken for a busy one, and others on its core wait for it.
+#[cfg(not(loom))]
+const YIELDS: u32 = SPINS + 32;
+
+#[cfg(not(loom))]
+const NAP: std::time::Duration = std::time::Duration::from_micros(20);

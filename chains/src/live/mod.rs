@@ -230,10 +230,7 @@ impl Drop for Live {
 }
 
 fn start_workers(options: &LiveOptions, clock: Clock) -> io::Result<Vec<Worker>> {
-    let numbers = match options.cores.is_empty() {
-        true => (0..cores()).collect(),
-        false => options.cores.clone(),
-    };
+    let numbers = if options.cores.is_empty() { cores() } else { options.cores.clone() };
     let start = |&core: &usize| Worker::start(Some(core), options.idle, clock);
     numbers.iter().map(start).collect()
 }

@@ -278,7 +278,7 @@ impl Supervisor {
     }
 
     /// Takes all lanes of a node, and the node, from its shards.
-    fn collect(&self, node: usize, host: &mut dyn Host) -> (Vec<LaneLinks>, Hold) {
+    fn collect(&mut self, node: usize, host: &mut dyn Host) -> (Vec<LaneLinks>, Hold) {
         let (mut lanes, mut hold) = (Vec::new(), Hold::Nobody);
         let ask = |shard: &Sender<Order>| {
             let (reply, answer) = bounded(1);
@@ -292,6 +292,10 @@ impl Supervisor {
             if !matches!(of_shard, Hold::Nobody) {
                 hold = of_shard; // of a shared node all hold the same
             }
+        }
+        if lanes.len() < self.plan.lanes {
+            self.warnings
+                .push(format!("a shard of node {node} did not answer; what it has is not accounted for"));
         }
         (lanes, hold)
     }

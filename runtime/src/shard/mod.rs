@@ -128,11 +128,18 @@ impl Shard {
                 }
                 Order::Yield(reply) => {
                     let node = std::mem::replace(&mut self.node, Hold::Nobody);
-                    // Nobody waits any more where the chain ends.
-                    let _ = reply.send((std::mem::take(&mut self.lanes), node));
+                    let lanes = std::mem::take(&mut self.lanes);
+                    if let Err(unwanted) = reply.send((lanes, node)) {
+                        // Nobody waits any more: whoever asked has gone on without this shard, and so does it.
+                        (self.lanes, self.node) = unwanted.into_inner();
+                    }
                 }
                 Order::Take(lanes, node, leads) => {
-                    (self.lanes, self.node, self.leads) = (lanes, node, leads);
+                    self.lanes.extend(lanes); // to those that nobody had waited for
+                    if !matches!(node, Hold::Nobody) {
+                        self.node = node;
+                    }
+                    self.leads = leads;
                 }
                 Order::End => return false,
             }

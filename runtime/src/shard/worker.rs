@@ -47,7 +47,7 @@ impl Idle {
     /// Gives the core away at once, but does not sleep: for several workers on a core.
     pub const YIELD: Idle = Idle { spins: 16, yields: u32::MAX, sleep: Duration::ZERO };
     /// Sleeps when nothing came for a while.
-    pub const SLEEP: Idle = Idle { spins: 64, yields: 256, sleep: Duration::from_micros(50) };
+    pub const SLEEP: Idle = Idle { spins: 64, yields: 16, sleep: Duration::from_micros(50) };
 
     fn rest(self, rounds: u32) {
         if rounds < self.spins {
@@ -77,8 +77,8 @@ impl Worker {
         let (sender, receiver) = unbounded();
         let run = move || {
             let ids = core_affinity::get_core_ids().unwrap_or_default();
-            if let Some(id) = core.and_then(|core| ids.get(core)) {
-                core_affinity::set_for_current(*id);
+            if let Some(id) = ids.into_iter().find(|id| Some(id.id) == core) {
+                core_affinity::set_for_current(id);
             }
             run(&receiver, idle, clock);
         };
@@ -105,9 +105,11 @@ impl Drop for Worker {
     }
 }
 
-/// How many cores there are for workers.
-pub fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
+/// The numbers of the cores that this process may use; at least one.
+pub fn cores() -> Vec<usize> {
+    let ids = core_affinity::get_core_ids().unwrap_or_default();
+    let numbers: Vec<usize> = ids.into_iter().map(|id| id.id).collect();
+    if numbers.is_empty() { vec![0] } else { numbers }
 }
 
 /// The time: for timers since the clock was made, for packets since the Unix epoch.

@@ -9,8 +9,9 @@ use super::claims::Held;
 /// One `T` per partition. Whoever shows a [`Held`] that covers a partition may touch it.
 ///
 /// What makes this sound, beside the checks here:
-/// - the tables of a state belong to one store, and the runtime shows them no [`Held`] but that store's: only this crate
-///   can make one, and one that claims nothing is refused while the store is shared;
+/// - the tables of a state belong to one store, and the runtime shows them no [`Held`] but that store's: a table that is
+///   written is a field of its state (`AnyState::own_table`), nothing else is a table (`AnyTable` is sealed), only this
+///   crate can make a [`Held`], and one that claims nothing is refused while the store is shared;
 /// - a reference that [`Cells::read`] gave out is gone before its lane writes or releases the partition: it reaches the
 ///   network function only, which returns before the commit.
 pub(super) struct Cells<T> {

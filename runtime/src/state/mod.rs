@@ -63,8 +63,14 @@ pub struct RowBytes {
     pub value: usize,
 }
 
+/// Nothing but [`Table`] is a table: rows are touched by what holds them only.
+mod sealed {
+    pub trait Sealed {}
+    impl<K, V> Sealed for super::Table<K, V> {}
+}
+
 /// A table whose types are not known: what replicas, snapshots, digests and reports see.
-pub trait AnyTable: Send + Sync + fmt::Debug {
+pub trait AnyTable: Send + Sync + fmt::Debug + sealed::Sealed {
     /// The table's name.
     fn name(&self) -> &'static str;
     /// The table's number in its state.
@@ -126,6 +132,20 @@ impl dyn AnyState {
     /// The state as the type `S` that it was made as.
     pub fn downcast<S: State>(&self) -> Option<&S> {
         (self as &dyn Any).downcast_ref()
+    }
+
+    /// A table by its number, to write to. The tables of a state are fields of it: whoever has the state has its tables, and
+    /// no other state has them too.
+    ///
+    /// # Panics
+    /// Where a state that was written by hand gives out a table that lies elsewhere.
+    pub(crate) fn own_table(&self, number: usize) -> Option<&dyn AnyTable> {
+        let table = self.table(number)?;
+        let start = (&raw const *self).cast::<u8>().addr();
+        let at = (&raw const *table).cast::<u8>().addr();
+        let is_inside = at >= start && at + size_of_val(table) <= start + size_of_val(self);
+        assert!(is_inside, "table {number} is not a field of its state");
+        Some(table)
     }
 
     /// All tables in the order of their numbers.

@@ -155,7 +155,7 @@ pub(crate) fn apply_held(state: &dyn AnyState, delta: &[u8], held: &Held) {
     let mut rest = delta;
     while !rest.is_empty() {
         let Ok(change) = take_change(&mut rest, state) else { return };
-        if let Some(table) = state.table(usize::from(change.table)) {
+        if let Some(table) = state.own_table(usize::from(change.table)) {
             table.apply(&change, held);
         }
     }

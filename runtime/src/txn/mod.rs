@@ -347,13 +347,17 @@ impl<'a> Txn<'a> {
     /// Makes sure that a new row has a place, if need be that of an expired one. A refusal has seen how many rows the
     /// table has, and so has read all of it.
     fn make_room<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, place: Place) -> TxnResult<()> {
-        let rows = table.len().saturating_add_signed(self.work.writes.growth(number(table)));
-        if rows < table.capacity() {
+        if rows_of(table, &self.work.writes) < table.capacity() {
             return Ok(());
         }
         let Some(old) = self.expired_row(table, place.partition)? else {
             self.read_all(table)?;
-            return Err(Abort::TABLE_FULL);
+            // Another lane may have deleted a row since; none can any more.
+            return if rows_of(table, &self.work.writes) < table.capacity() {
+                Ok(())
+            } else {
+                Err(Abort::TABLE_FULL)
+            };
         };
         let (place, number) = (table.place(&old), number(table));
         self.work.claim(PartitionSet::only(place.partition), true)?;
@@ -393,6 +397,11 @@ impl<'a> Txn<'a> {
         all.iter().for_each(|partition| self.work.writes.note_read(partition));
         Ok(())
     }
+}
+
+/// Rows of a table, those that are not committed included.
+fn rows_of<K: Plain + Eq, V: Plain>(table: &Table<K, V>, writes: &WriteSet) -> usize {
+    table.len().saturating_add_signed(writes.growth(number(table)))
 }
 
 fn number<K: Plain + Eq, V: Plain>(table: &Table<K, V>) -> u8 {

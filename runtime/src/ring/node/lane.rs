@@ -193,7 +193,10 @@ impl Lane {
             return self.refuse(packet, "fenced", out);
         }
         if self.is_behind(&packet) {
-            return self.wait(packet, out);
+            return match self.damage(&packet) {
+                None => self.wait(packet, out),
+                Some(damage) => self.refuse(packet, damage.reason(), out),
+            };
         }
         match self.replicate(&packet) {
             Outcome::Applied { news } => self.stage(packet, news, out),

@@ -21,12 +21,16 @@ pub(super) enum Outcome {
     Damaged(Damage),
 }
 
+/// The bytes of a packet's unit.
+fn unit_of(packet: &Packet) -> &[u8] {
+    if packet.meta.kind == Kind::Unit { packet.frame() } else { packet.unit() }
+}
+
 impl Lane {
     /// Applies the unit of a packet. All its records are applied at this one moment, or none: what a later stage did
     /// for a packet must never be here without what earlier stages did.
     pub(super) fn replicate(&mut self, packet: &Packet) -> Outcome {
-        let bytes = if packet.meta.kind == Kind::Unit { packet.frame() } else { packet.unit() };
-        let unit = match UnitView::parse(bytes) {
+        let unit = match UnitView::parse(unit_of(packet)) {
             Ok(unit) => unit,
             Err(damage) => return Outcome::Damaged(damage),
         };
@@ -102,6 +106,11 @@ impl Lane {
             }
         }
         Ok(all)
+    }
+
+    /// What is wrong with a packet's unit, whether it is ready or not.
+    pub(super) fn damage(&self, packet: &Packet) -> Option<Damage> {
+        UnitView::parse(unit_of(packet)).and_then(|unit| self.readiness(&unit)).err()
     }
 
     /// Whether a frame must wait because one of its flow does: frames of a flow keep their order. (Where links changed it,
