@@ -239,3 +239,35 @@ impl AnyState for () {
         Box::new(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::txn::delta;
+
+    /// A state that gives out a table which is not its own.
+    #[derive(Debug)]
+    struct Lender(&'static Table<u8, u8>);
+
+    impl AnyState for Lender {
+        fn tables(&self) -> usize {
+            1
+        }
+        fn table(&self, number: usize) -> Option<&dyn AnyTable> {
+            (number == 0).then_some(self.0 as &dyn AnyTable)
+        }
+        fn boxed_clone(&self) -> Box<dyn AnyState> {
+            Box::new(Lender(self.0))
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "is not a field of its state")]
+    fn a_table_that_two_states_could_have_is_never_written() {
+        // Goal: claims of one store protect all that it writes. Method: a state with a table that lies elsewhere.
+        let shared = Box::leak(Box::new(Table::<u8, u8>::new("shared", 0, 8, &Layout::default())));
+        let mut changes = Vec::new();
+        delta::put_change(&mut changes, &Change { table: 0, key: &[1], value: Some(&[2]), expires: NEVER });
+        delta::apply(&mut Lender(shared), &changes);
+    }
+}
