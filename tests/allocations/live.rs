@@ -88,8 +88,8 @@ fn packets_of_a_live_chain_cost_no_allocation() {
         send(&mut ends, &mut pool, COUNTED, &mut live);
         let after = read();
         drop(live.finish());
-        // Vectors that grow to what a burst needs at its worst: a handful in all, not one a packet.
+        // Pools grow to what is under way at worst, which is when a thread was not run: a few hundred packets, once.
         let grown: u64 = before.iter().zip(after).map(|(before, after)| after.saturating_sub(*before)).sum();
-        assert!(grown < 100, "{shards} shards: {grown} allocations for {COUNTED} packets");
+        assert!(grown < COUNTED as u64 / 50, "{shards} shards: {grown} allocations for {COUNTED} packets");
     }
 }
