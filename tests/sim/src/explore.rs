@@ -51,6 +51,8 @@ pub const SMALL_WORLDS: &[SmallWorld] = &[
     small("three nodes, a packet, everything", (3, 1), [1, 1, 1, 1, 0]),
     small("three nodes, two packets, a crash", (3, 1), [2, 1, 0, 0, 0]),
     small("two nodes, three packets, a crash", (2, 1), [3, 1, 0, 0, 0]),
+    small("two nodes, three packets, a crash, a loss", (2, 1), [3, 1, 1, 0, 0]),
+    small("three nodes, two packets, a crash, a loss", (3, 1), [2, 1, 1, 0, 0]),
 ];
 
 /// What a search has seen.
