@@ -63,7 +63,7 @@ impl ChainError {
 
 impl fmt::Display for ChainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problem)?;
+        f.write_str(&sentence(&self.problem))?;
         let margin = self.place.as_ref().map_or(1, |place| place.line.to_string().len() + 1);
         if let Some(place) = &self.place {
             let (shown, before, width) = place.window();
@@ -72,7 +72,7 @@ impl fmt::Display for ChainError {
             write!(f, "\n{:margin$} | {:before$}{:^<width$}", "", "", "")?;
         }
         if !self.help.is_empty() {
-            write!(f, "\n{:margin$} = help: {}", "", self.help)?;
+            write!(f, "\n{:margin$} = help: {}", "", sentence(&self.help))?;
         }
         Ok(())
     }
@@ -112,6 +112,21 @@ impl Place {
     }
 }
 
+/// Longest sentence in characters. Sentences quote what was written, which may be a whole file.
+const LONGEST: usize = 360;
+
+/// What is said, on one line: the middle of what is too long is left out.
+fn sentence(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let count = text.chars().count();
+    if count <= LONGEST {
+        return text.chars().map(plain).collect();
+    }
+    let (front, back) = (LONGEST / 2, LONGEST / 3);
+    let end = text.chars().skip(count - back);
+    text.chars().take(front).chain(" … ".chars()).chain(end).map(plain).collect()
+}
+
 /// The nearest boundary of a character at or before `at`.
 fn floor(body: &str, at: usize) -> usize {
     let mut at = at.min(body.len());
@@ -147,6 +162,18 @@ mod tests {
         let text = "no\n   --> x.toml:2:6\n   |\n 2 |  f = 7\n   |      ^\n   = help: yes";
         assert_eq!(error.to_string(), text);
         assert_eq!(ChainError::new("no", "").to_string(), "no");
+    }
+
+    #[test]
+    fn a_sentence_that_quotes_a_whole_file_stays_a_sentence() {
+        // Goal: errors fit a terminal, whatever was written. Method: a problem that quotes long text of many lines.
+        let error = ChainError::new(format!("`{}` is no crash", "crash | \n".repeat(200)), "write one");
+        let shown = error.to_string();
+        assert!(
+            shown.lines().all(|line| line.chars().count() < 400) && shown.contains("is no crash"),
+            "{shown}"
+        );
+        assert_eq!(shown.lines().count(), 2);
     }
 
     #[test]
