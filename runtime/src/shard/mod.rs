@@ -236,20 +236,19 @@ impl Shard {
     /// A turn of each lane, one after the other: other shards have other lanes of the node.
     fn turn_shared(&mut self, now: Now, ticks: bool) -> bool {
         let Hold::Shared(node) = &self.node else { return false };
-        let node = Arc::clone(node);
-        let mut any = false;
-        for at in 0..self.lanes.len() {
-            let lane = &mut self.lanes[at];
-            let number = lane.number;
+        let (mut any, mut acted) = (false, ticks && self.leads);
+        for lane in &mut self.lanes {
             let crowded = receive(lane, now, &mut self.out.pool, &mut self.inbox);
             any |= !self.inbox.is_empty();
-            if let Some(state) = node.turn(number, &mut self.inbox, now, ticks, &mut self.out) {
-                self.place.publish(number, !state.has_room || crowded, state.is_idle);
-                self.send(now);
+            if let Some(state) = node.turn(lane.number, &mut self.inbox, now, ticks, &mut self.out) {
+                self.place.publish(lane.number, !state.has_room || crowded, state.is_idle);
+                acted = true;
             }
         }
         if ticks && self.leads {
             node.tick_whole(now, &mut self.out);
+        }
+        if acted {
             self.send(now);
         }
         any
