@@ -26,11 +26,15 @@ impl Ingress {
         Ingress { inside, outside, undecided, undecided_count: 0 }
     }
 
-    /// Sets a packet's direction and flow. `side` says which way it goes where its capture does.
+    /// Sets a packet's direction and flow, and returns the flow where it has one. `side` says which way it goes where its capture does.
     ///
     /// # Errors
     /// The reason for which the packet does not enter.
-    pub(crate) fn admit(&mut self, packet: &mut Packet, side: Option<Direction>) -> Result<(), &'static str> {
+    pub(crate) fn admit(
+        &mut self,
+        packet: &mut Packet,
+        side: Option<Direction>,
+    ) -> Result<Option<Flow>, &'static str> {
         if packet.frame().len() > MAX_FRAME {
             return Err("frame_too_long");
         }
@@ -45,7 +49,7 @@ impl Ingress {
                 self.undecided.direction().ok_or("direction_undecided")?
             }
         };
-        Ok(())
+        Ok(flow)
     }
 
     fn by_address(&self, frame: &[u8], layers: Option<&Layers>, flow: Option<&Flow>) -> Option<Direction> {

@@ -8,6 +8,7 @@ use crate::mutant::{self, Mutant};
 use crate::packet::{Direction, Packet};
 use crate::state::{AnyState, AnyTable, Layout, State};
 use crate::txn::{Txn, TxnResult};
+use crate::wire::Flow;
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,9 +135,9 @@ pub trait Nf: Send + Sync + 'static {
     }
 
     /// A hash that the packets of a flow share in both directions, where their addresses do not have one: because this
-    /// function changes them. It is asked about frames as they enter the chain, on either side; `None` leaves it to the
+    /// function changes them. It is asked about flows as they enter the chain, on either side; `None` leaves it to the
     /// addresses.
-    fn steer(&self, _frame: &[u8], _direction: Direction) -> Option<u32> {
+    fn steer(&self, _flow: &Flow, _direction: Direction) -> Option<u32> {
         None
     }
 
@@ -206,7 +207,7 @@ pub trait AnyNf: Send + Sync {
     /// As [`Nf`] says.
     fn run_sweep(&self, state: &dyn AnyState, txn: &mut Txn<'_>, partition: usize) -> TxnResult<()>;
     /// [`Nf::steer`].
-    fn steer_by(&self, frame: &[u8], direction: Direction) -> Option<u32>;
+    fn steer_by(&self, flow: &Flow, direction: Direction) -> Option<u32>;
     /// [`Nf::addresses`].
     fn outside_addresses(&self) -> Vec<IpAddr>;
     /// [`Nf::largest_delta`].
@@ -229,8 +230,8 @@ impl<N: Nf> AnyNf for N {
         state.downcast::<N::State>().map_or(Ok(()), |state| self.sweep(state, txn, partition))
     }
 
-    fn steer_by(&self, frame: &[u8], direction: Direction) -> Option<u32> {
-        self.steer(frame, direction)
+    fn steer_by(&self, flow: &Flow, direction: Direction) -> Option<u32> {
+        self.steer(flow, direction)
     }
 
     fn outside_addresses(&self) -> Vec<IpAddr> {

@@ -139,8 +139,8 @@ impl Edge {
         let entered = self.burst.len();
         for mut packet in self.burst.drain(..) {
             match self.ingress.admit(&mut packet, Some(self.direction)) {
-                Ok(()) => {
-                    steer(&mut packet, self.lanes.len(), &self.nfs);
+                Ok(flow) => {
+                    steer(&mut packet, flow.as_ref(), self.lanes.len(), &self.nfs);
                     self.entering[usize::from(packet.meta.lane)].push(packet);
                 }
                 Err(reason) => {

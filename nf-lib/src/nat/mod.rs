@@ -120,8 +120,7 @@ impl Nf for Nat {
     }
 
     /// By the end that keeps its address: the one outside. Queries have no port there.
-    fn steer(&self, frame: &[u8], direction: Direction) -> Option<u32> {
-        let flow = Flow::parse(frame).ok()?;
+    fn steer(&self, flow: &Flow, direction: Direction) -> Option<u32> {
         let (remote, port) = match direction {
             Direction::Outbound => (flow.destination(), flow.destination_port()),
             Direction::Inbound => (flow.source(), flow.source_port()),
