@@ -346,6 +346,28 @@ proptest! {
     }
 
     #[test]
+    fn both_directions_of_a_translated_flow_take_one_lane(
+        kind in 0u8..3, host in 1u8..9, port in 1u16.., server: [u8; 2],
+    ) {
+        // Goal: the lane chosen on the inside is the one chosen on the outside. Method: any outbound packet and the answer to
+        // what left, as each enters the chain; and not all flows take one lane.
+        let nat = nat(NatConfig::new(EXTERNAL)).expect("possible options");
+        let mut harness = harness(|_| ());
+        let builder = FrameBuilder::ipv4([192, 168, 0, host], [198, 51, server[0], server[1]]);
+        let frame = match kind {
+            0 => builder.udp(port, 53, b"x"),
+            1 => builder.tcp(port, 80, SYN, b""),
+            _ => builder.icmp_echo_request(port, 1, b"x"),
+        };
+        let (sent, _) = translated(&mut harness, &frame);
+        let steer = |frame: &[u8], direction| nat.steer(&Flow::parse(frame).expect("well-formed"), direction);
+        let lane = steer(&frame, Direction::Outbound);
+        prop_assert_eq!(lane, steer(&answer(&sent), Direction::Inbound));
+        let other = to([server[0], server[1], 7, 7]).udp(port, 53, b"x");
+        prop_assert!(lane.is_some() && lane != steer(&other, Direction::Outbound));
+    }
+
+    #[test]
     fn units_do_not_show(packets in packets(), waits in prop::collection::vec(0..200_u64, 30)) {
         // Goal: how transactions are committed together changes nothing. Method: units of 1 and of 6, with time
         // passing; frames, reasons and state are equal.
