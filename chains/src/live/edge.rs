@@ -11,6 +11,7 @@ use pannier_runtime::shard::{Actor, Place, Turn};
 use pannier_runtime::stats::Reasons;
 use pannier_runtime::{AnyNf, Direction, Packet};
 
+use crate::config::{Inside, Undecided};
 use crate::ingress::Ingress;
 
 /// Packets taken from a port at once.
@@ -68,54 +69,54 @@ impl EdgeState {
     }
 }
 
-/// An edge: an actor as shards are.
-pub(super) struct Edge {
-    pub(super) port: Device,
-    /// The direction of what enters here.
-    pub(super) direction: Direction,
-    pub(super) lanes: Vec<Duplex>,
-    pub(super) ingress: Ingress,
+/// What both edges of a chain have in common.
+#[derive(Clone)]
+pub(super) struct Common {
     pub(super) nfs: Arc<[Arc<dyn AnyNf>]>,
     pub(super) places: Vec<Arc<Place>>,
-    pub(super) state: Arc<EdgeState>,
-    pub(super) pool: Pool,
-    pub(super) refused: Reasons,
-    /// By lane: what enters; empty between turns.
-    pub(super) entering: Vec<Vec<Packet>>,
-    pub(super) burst: Vec<Packet>,
-    pub(super) turns: u32,
+    pub(super) depot: Arc<Depot>,
+    /// The chain is over.
     pub(super) ended: Arc<AtomicBool>,
 }
 
+/// An edge: an actor as shards are.
+pub(super) struct Edge {
+    port: Device,
+    /// The direction of what enters here.
+    direction: Direction,
+    lanes: Vec<Duplex>,
+    state: Arc<EdgeState>,
+    common: Common,
+    ingress: Ingress,
+    pool: Pool,
+    refused: Reasons,
+    /// By lane: what enters; empty between turns.
+    entering: Vec<Vec<Packet>>,
+    burst: Vec<Packet>,
+    turns: u32,
+}
+
 impl Edge {
-    #[allow(clippy::too_many_arguments)] // one call, by names
     pub(super) fn new(
         port: Device,
         direction: Direction,
         lanes: Vec<Duplex>,
-        ingress: Ingress,
-        nfs: Arc<[Arc<dyn AnyNf>]>,
-        places: Vec<Arc<Place>>,
         state: Arc<EdgeState>,
-        depot: Arc<Depot>,
-        ended: Arc<AtomicBool>,
+        common: Common,
     ) -> Self {
-        let entering = lanes.iter().map(|_| Vec::new()).collect();
-        let (pool, refused, burst) = (Pool::at(depot), Reasons::default(), Vec::new());
         Edge {
             port,
             direction,
+            entering: lanes.iter().map(|_| Vec::new()).collect(),
             lanes,
-            ingress,
-            nfs,
-            places,
             state,
-            pool,
-            refused,
-            entering,
-            burst,
+            // The port says which way a packet goes.
+            ingress: Ingress::new(Inside::nothing(), Vec::new(), Undecided::default()),
+            pool: Pool::at(Arc::clone(&common.depot)),
+            common,
+            refused: Reasons::default(),
+            burst: Vec::new(),
             turns: 0,
-            ended,
         }
     }
 
@@ -130,7 +131,8 @@ impl Edge {
     /// Takes a burst into the chain, if there is room for it.
     fn take(&mut self, now: Now) -> Result<bool, PortError> {
         let closed = self.state.closed.load(Ordering::Relaxed);
-        let has_room = !self.lanes.iter().any(Duplex::is_crowded) && self.places.iter().all(|p| p.has_room());
+        let has_room =
+            !self.lanes.iter().any(Duplex::is_crowded) && self.common.places.iter().all(|p| p.has_room());
         if closed || !has_room {
             return Ok(false);
         }
@@ -140,7 +142,7 @@ impl Edge {
         for mut packet in self.burst.drain(..) {
             match self.ingress.admit(&mut packet, Some(self.direction)) {
                 Ok(flow) => {
-                    steer(&mut packet, flow.as_ref(), self.lanes.len(), &self.nfs);
+                    steer(&mut packet, flow.as_ref(), self.lanes.len(), &self.common.nfs);
                     self.entering[usize::from(packet.meta.lane)].push(packet);
                 }
                 Err(reason) => {
@@ -181,7 +183,7 @@ fn count(counter: &AtomicU64, more: usize) {
 
 impl Actor for Edge {
     fn turn(&mut self, now: Now) -> Turn {
-        let ends = self.ended.load(Ordering::Relaxed);
+        let ends = self.common.ended.load(Ordering::Relaxed);
         let mut out = self.let_out(now);
         while ends && matches!(out, Ok(true)) {
             out = self.let_out(now); // nothing that was released stays behind

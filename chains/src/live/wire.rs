@@ -9,12 +9,10 @@ use pannier_runtime::ring::{Node, Orchestrator, Plan, PlanError};
 use pannier_runtime::shard::{Hold, LaneLinks, Order, Place, Shard};
 use pannier_runtime::{AnyNf, Direction};
 
-use super::edge::Edge;
+use super::edge::{Common, Edge};
 use super::supervise::{Host, Supervisor};
 use super::{LiveError, LiveOptions, Sides};
 use crate::chain::ChainStage;
-use crate::config::{Inside, Undecided};
-use crate::ingress::Ingress;
 
 /// Packets that may be under way on one lane of a link, each way.
 const LINK: usize = 1_024;
@@ -94,18 +92,14 @@ impl Supervisor {
             // Beside the last node, which has less to do than the first where it only replicates.
             (sides.outside, outside, Direction::Inbound, self.plan.nodes() - 1, &self.edges[1]),
         ];
+        let common = Common {
+            nfs: Arc::clone(&self.nfs),
+            places: self.places.clone(),
+            depot: Arc::clone(&self.depot),
+            ended: Arc::clone(&self.ended),
+        };
         for (port, lanes, direction, node, state) in ports {
-            let edge = Edge::new(
-                port,
-                direction,
-                lanes,
-                Ingress::new(Inside::nothing(), Vec::new(), Undecided::default()),
-                self.nfs.clone(),
-                self.places.clone(),
-                state.clone(),
-                self.depot.clone(),
-                self.ended.clone(),
-            );
+            let edge = Edge::new(port, direction, lanes, Arc::clone(state), common.clone());
             // The edges of a node that is alone should not share a core.
             let shard = usize::from(self.plan.nodes() == 1 && direction == Direction::Inbound);
             host.add(node, shard, Box::new(edge));
