@@ -72,12 +72,12 @@ fn what_cannot_be_sent_is_counted() {
     let stats = a.stats();
     assert_eq!(
         (stats.sent, stats.send_drops.sorted()),
-        (2, vec![("longer than the MTU", 2), ("no Ethernet frame", 2)])
+        (2, vec![("longer_than_mtu", 2), ("not_ethernet", 2)])
     );
     (0..10).for_each(|_| send(&mut a, &good));
     let (sent, arrived) = (10 * good.len(), receive(&mut b, 64, |_| true).len());
     assert_eq!(arrived, 64);
-    assert_eq!(b.stats().receive_drops.sorted(), [("no room in the ring", (sent - arrived) as u64)]);
+    assert_eq!(b.stats().receive_drops.sorted(), [("ring_full", (sent - arrived) as u64)]);
     assert_eq!(b.stats(), b.stats());
 }
 
@@ -89,7 +89,7 @@ fn an_interface_that_goes_down_comes_back() {
     for round in 1..=2 {
         one.ip("link set dev left down");
         send(&mut a, &frames[..4]);
-        assert_eq!(a.stats().send_drops.sorted(), [("the interface is down", 4 * round)]);
+        assert_eq!(a.stats().send_drops.sorted(), [("interface_down", 4 * round)]);
         for _ in 0..200 {
             assert_eq!(poll(&mut a), Ok(0));
         }
@@ -111,7 +111,7 @@ fn a_deleted_interface_is_told() {
         "af_packet:left: the interface was deleted: make it again and open the port anew"
     );
     send(&mut a, &frames(&[])[..3]);
-    assert_eq!(a.stats().send_drops.sorted(), [("the interface was deleted", 3)]);
+    assert_eq!(a.stats().send_drops.sorted(), [("interface_deleted", 3)]);
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn the_mtu_is_kept() {
     let (mut tap, mut kernel) = namespace.run(|| (open("tap:tap,mtu=1000"), open("af_packet:tap")));
     let (short, long) = (vec![1; 1_014], vec![1; 1_015]);
     send(&mut tap, &[long.clone(), short.clone()]);
-    assert_eq!((tap.stats().sent, tap.stats().send_drops.sorted()), (1, vec![("longer than the MTU", 1)]));
+    assert_eq!((tap.stats().sent, tap.stats().send_drops.sorted()), (1, vec![("longer_than_mtu", 1)]));
     assert_eq!(receive(&mut kernel, 1, |_| true)[0].frame(), short);
     namespace.ip("link set dev tap mtu 9000");
     pass(&mut tap, &mut kernel, &[short, long]);
@@ -85,7 +85,7 @@ fn an_interface_that_goes_down_comes_back_and_one_that_is_deleted_is_told() {
     let frames = frames(&[]);
     namespace.ip("link set dev tap down");
     send(&mut tap, &frames[..4]);
-    assert_eq!(tap.stats().send_drops.sorted(), [("the interface is down", 4)]);
+    assert_eq!(tap.stats().send_drops.sorted(), [("interface_down", 4)]);
     assert!((0..200).all(|_| poll(&mut tap) == Ok(0)));
     assert_eq!(sleep_on(&[&tap], 0), 0, "an interface that is down wakes nobody");
     namespace.ip("link set dev tap up");
@@ -99,10 +99,7 @@ fn an_interface_that_goes_down_comes_back_and_one_that_is_deleted_is_told() {
         "tap:tap: the interface was deleted: make it again and open the port anew"
     );
     send(&mut tap, &frames[..3]);
-    assert_eq!(
-        tap.stats().send_drops.sorted(),
-        [("the interface is down", 4), ("the interface was deleted", 3)]
-    );
+    assert_eq!(tap.stats().send_drops.sorted(), [("interface_deleted", 3), ("interface_down", 4)]);
 }
 
 #[test]

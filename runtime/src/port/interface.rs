@@ -52,18 +52,18 @@ pub(super) fn mtu(socket: &impl AsFd, name: &str) -> io::Result<usize> {
 pub(super) fn send_drop(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMSGSIZE) => TOO_LONG,
-        Some(libc::ENETDOWN | libc::EIO) => "the interface is down",
-        Some(libc::ENXIO | libc::ENODEV | libc::EBADFD) => "the interface was deleted",
-        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => "no room to send",
-        Some(libc::EINVAL) => "no Ethernet frame",
-        _ => "refused by the kernel",
+        Some(libc::ENETDOWN | libc::EIO) => "interface_down",
+        Some(libc::ENXIO | libc::ENODEV | libc::EBADFD) => "interface_deleted",
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => "no_room_to_send",
+        Some(libc::EINVAL) => "not_ethernet",
+        _ => "refused_by_kernel",
     }
 }
 
 /// Why a frame is not sent that is longer than the interface's MTU allows.
-pub(super) const TOO_LONG: &str = "longer than the MTU";
+pub(super) const TOO_LONG: &str = "longer_than_mtu";
 /// Why a frame was lost that the kernel had no room for, or could not describe.
-pub(super) const OVERRUN: &str = "no room in the ring";
+pub(super) const OVERRUN: &str = "ring_full";
 
 #[cfg(test)]
 mod tests {

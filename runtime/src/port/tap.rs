@@ -107,7 +107,7 @@ impl Tap {
         let pieces = [IoSlice::new(&header), IoSlice::new(frame)];
         match (&self.tap).write_vectored(&pieces) {
             Ok(written) if written == header.len() + frame.len() => Ok(()),
-            Ok(_) => Err("cut off by the kernel"),
+            Ok(_) => Err("cut_off_by_kernel"),
             Err(error) => Err(interface::send_drop(&error)),
         }
     }

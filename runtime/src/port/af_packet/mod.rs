@@ -119,9 +119,9 @@ impl AfPacket {
         let Some(arrived) = self.ring.front() else { return Ok(()) };
         let length = VnetHeader::LENGTH + arrived.length;
         if arrived.waits_whole {
-            let read = self.ring.read_whole(self.pending.room()).map_err(|_| "it could not be read")?;
+            let read = self.ring.read_whole(self.pending.room()).map_err(|_| "not_readable")?;
             if read < length {
-                return Err("longer than a frame may be");
+                return Err("frame_too_long");
             }
         } else if arrived.frame.len() == arrived.length {
             self.pending.put(&arrived.header, arrived.frame)?;

@@ -52,7 +52,7 @@ const PATIENCE: u32 = 64;
 /// How many empty bursts in a row pass between looks whether the interface is still there.
 const IDLE_BURSTS: u32 = 64;
 /// Why frames are dropped when there is no interface any more.
-const GONE: &str = "the interface was deleted";
+const GONE: &str = "interface_deleted";
 
 /// What a port's options say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl AfXdp {
             return Err(GONE);
         }
         if frame.len() < EthernetHeader::LENGTH {
-            return Err("no Ethernet frame");
+            return Err("not_ethernet");
         }
         if frame.len() > self.longest {
             self.measure();
@@ -171,7 +171,7 @@ impl AfXdp {
         if !self.queues.send(frame) {
             self.flush();
             if !self.queues.send(frame) {
-                return Err("no room to send");
+                return Err("no_room_to_send");
             }
         }
         self.stats.sent += 1;
@@ -202,7 +202,7 @@ impl AfXdp {
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Waking::Done,
             Some(libc::EBUSY) => {
                 self.stats.sent = self.stats.sent.saturating_sub(1);
-                self.stats.send_drops.count("refused by the kernel");
+                self.stats.send_drops.count("refused_by_kernel");
                 Waking::Refused
             }
             // Drivers that copy nothing have more words than ENETDOWN for being down.
@@ -306,7 +306,7 @@ impl Port for AfXdp {
         }
         let is_down = self.is_down();
         for packet in burst.drain(..) {
-            let sent = if is_down { Err("the interface is down") } else { self.send(packet.frame()) };
+            let sent = if is_down { Err("interface_down") } else { self.send(packet.frame()) };
             if let Err(reason) = sent {
                 self.stats.send_drops.count(reason);
             }
@@ -330,7 +330,7 @@ impl DevicePort for AfXdp {
         let mut stats = self.stats.clone();
         // An interface that is gone leaves the counts of the port itself.
         if let Ok(kernel) = self.socket.statistics() {
-            stats.receive_drops.count_many("too long, or no free chunk", kernel.rx_dropped);
+            stats.receive_drops.count_many("too_long_or_no_chunk", kernel.rx_dropped);
             stats.receive_drops.count_many(OVERRUN, kernel.rx_ring_full);
         }
         stats

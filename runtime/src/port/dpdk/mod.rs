@@ -109,8 +109,8 @@ impl Port for Dpdk {
             let Sent { given, filled, taken } = self.ethdev.send(good.map(Packet::frame));
             self.stats.sent += taken as u64;
             let drops = &mut self.stats.send_drops;
-            drops.count_many("no buffer", (given - filled) as u64);
-            drops.count_many("no room in the ring", (filled - taken) as u64);
+            drops.count_many("no_buffer", (given - filled) as u64);
+            drops.count_many("ring_full", (filled - taken) as u64);
             if given < packets.len() {
                 packets.iter().filter_map(|packet| refusal(packet, longest)).for_each(|why| drops.count(why));
             }
@@ -153,10 +153,10 @@ impl DevicePort for Dpdk {
         let driver = self.ethdev.counts();
         let lost = stats.sent.saturating_sub(driver.opackets);
         stats.sent -= lost;
-        stats.send_drops.count_many("refused by the device", lost);
-        stats.receive_drops.count_many("no room in the ring", driver.imissed);
+        stats.send_drops.count_many("refused_by_device", lost);
+        stats.receive_drops.count_many("ring_full", driver.imissed);
         stats.receive_drops.count_many("damaged", driver.ierrors);
-        stats.receive_drops.count_many("no buffer", driver.rx_nombuf);
+        stats.receive_drops.count_many("no_buffer", driver.rx_nombuf);
         stats
     }
 }
@@ -164,8 +164,8 @@ impl DevicePort for Dpdk {
 /// Why a frame is not passed on.
 fn refusal(packet: &Packet, longest: usize) -> Option<&'static str> {
     match packet.frame().len() {
-        ..SHORTEST => Some("no Ethernet frame"),
-        length if length > longest => Some("longer than the port takes"),
+        ..SHORTEST => Some("not_ethernet"),
+        length if length > longest => Some("longer_than_port_takes"),
         _ => None,
     }
 }

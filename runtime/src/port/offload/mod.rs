@@ -112,7 +112,7 @@ pub(super) fn complete(frame: &mut [u8], header: &VnetHeader) -> Result<(), &'st
 }
 
 /// Why a frame is dropped whose header cannot be followed.
-const OUTSIDE: &str = "its checksum lies outside of it";
+const OUTSIDE: &str = "checksum_outside";
 
 /// Puts a VLAN tag (its Ethertype and control information, IEEE 802.1Q §9.6) that came beside the frame back into it.
 pub(super) fn put_tag(packet: &mut Packet, tag: [u8; VlanTag::LENGTH]) {

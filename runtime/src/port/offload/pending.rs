@@ -11,7 +11,7 @@ use crate::wire::ethernet::VlanTag;
 const ROOM: usize = 1 << 17;
 
 /// Why a frame is dropped that has no room there.
-const TOO_LONG: &str = "longer than a frame may be";
+const TOO_LONG: &str = "frame_too_long";
 
 /// At most one frame, of which pieces are left.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Pending {
         mtu: impl FnOnce() -> usize,
     ) -> Result<(), &'static str> {
         let bytes = self.room.get(..length).ok_or(TOO_LONG)?;
-        let (header, frame) = VnetHeader::read_from_prefix(bytes).map_err(|_| "shorter than its header")?;
+        let (header, frame) = VnetHeader::read_from_prefix(bytes).map_err(|_| "shorter_than_header")?;
         let header = if tag.is_some() { header.without_tag(frame) } else { header };
         let mtu = if header.is_super_frame() { mtu() } else { 0 };
         self.pieces = Some(Pieces::new(frame, &header, mtu)?);

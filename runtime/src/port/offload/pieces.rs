@@ -42,7 +42,7 @@ impl Pieces {
             VnetHeader::GSO_TCPV4 => (Some(L3::Ipv4), protocol::TCP),
             VnetHeader::GSO_TCPV6 => (Some(L3::Ipv6), protocol::TCP),
             VnetHeader::GSO_UDP => (None, protocol::UDP),
-            _ => return Err("a super-frame of an unknown kind"),
+            _ => return Err("super_frame_unknown"),
         };
         let layers = Layers::parse(frame).map_err(|_| "a super-frame with broken headers")?;
         let is_told = layers.protocol() == Some(protocol) && l3.is_none_or(|l3| l3 == layers.l3());
@@ -54,7 +54,7 @@ impl Pieces {
         };
         let size = room.min(header.gso_size.get().into());
         if size == 0 {
-            return Err("a super-frame without room for its segments");
+            return Err("super_frame_impossible");
         }
         let count = payload.len().div_ceil(size).max(1);
         Ok(Pieces { cut: Some((layers, payload)), size, count, ..whole })

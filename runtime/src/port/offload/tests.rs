@@ -231,11 +231,11 @@ fn what_cannot_be_cut_is_refused_with_its_reason() {
     let good = super_header(&frame, 1_000);
     assert_eq!(pieces(&frame, &good, 1_500).map(|made| made.len()), Ok(3));
     let refused = |header: VnetHeader, mtu| pieces(&frame, &header, mtu).expect_err("it is wrong");
-    assert_eq!(refused(VnetHeader { gso_type: 3, ..good }, 1_500), "a super-frame of an unknown kind");
+    assert_eq!(refused(VnetHeader { gso_type: 3, ..good }, 1_500), "super_frame_unknown");
     let in_tunnel = "a super-frame in a tunnel";
     assert_eq!(refused(VnetHeader { gso_type: VnetHeader::GSO_UDP, ..good }, 1_500), in_tunnel);
     assert_eq!(refused(VnetHeader { gso_type: VnetHeader::GSO_TCPV6, ..good }, 1_500), in_tunnel);
-    let no_room = "a super-frame without room for its segments";
+    let no_room = "super_frame_impossible";
     assert_eq!(refused(VnetHeader { gso_size: 0.into(), ..good }, 1_500), no_room);
     assert_eq!(refused(good, 40), no_room);
     assert_eq!(pieces(&frame[..1_000], &good, 1_500), Err("a super-frame with broken headers"));
