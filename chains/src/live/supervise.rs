@@ -10,7 +10,7 @@ use pannier_runtime::clock::{Nanos, Now};
 use pannier_runtime::packet::{Depot, Kind, Pool};
 use pannier_runtime::port::{Port, PortContext, PortError};
 use pannier_runtime::ring::{Node, Orchestrator, Output, Plan, SharedNode, Standing};
-use pannier_runtime::shard::{Actor, Hold, LaneLinks, Order, Place, Shard, Told};
+use pannier_runtime::shard::{Actor, LaneLinks, NodeHandle, Order, Place, Shard, Told};
 
 use super::LiveOutcome;
 use super::edge::EdgeState;
@@ -186,15 +186,15 @@ impl Supervisor {
         let now = host.now();
         let node = Node::replacement(index, self.plan, Arc::clone(&self.nfs), view, now, &mut out);
         match self.shards[index].len() {
-            1 => self.tell(index, Order::Replace(Hold::Alone(Box::new(node)), out)),
+            1 => self.tell(index, Order::Replace(NodeHandle::Alone(Box::new(node)), out)),
             _ => {
                 let shared = Arc::new(SharedNode::from(node));
                 let rest = self.shards[index].iter().skip(1);
                 for shard in rest {
-                    let order = Order::Replace(Hold::Shared(Arc::clone(&shared)), Output::default());
+                    let order = Order::Replace(NodeHandle::Shared(Arc::clone(&shared)), Output::default());
                     let _ = shard.send(order); // shards live as long as the chain
                 }
-                self.tell(index, Order::Replace(Hold::Shared(shared), out));
+                self.tell(index, Order::Replace(NodeHandle::Shared(shared), out));
             }
         }
     }
@@ -239,14 +239,14 @@ impl Supervisor {
     /// and no flow changes its lane.
     pub fn set_shards(&mut self, node: usize, count: usize, host: &mut dyn Host) {
         let count = count.clamp(1, self.plan.lanes);
-        let (mut lanes, hold) = self.collect(node, host);
-        let hold = match (hold, count) {
-            (Hold::Shared(shared), 1) if !shared.has_panicked() => match Arc::try_unwrap(shared) {
-                Ok(shared) => Hold::Alone(Box::new(shared.into())),
-                Err(shared) => Hold::Shared(shared), // a shard that did not obey: it is dead, and others follow it
+        let (mut lanes, handle) = self.collect(node, host);
+        let handle = match (handle, count) {
+            (NodeHandle::Shared(shared), 1) if !shared.has_panicked() => match Arc::try_unwrap(shared) {
+                Ok(shared) => NodeHandle::Alone(Box::new(shared.into())),
+                Err(shared) => NodeHandle::Shared(shared), // a shard that did not obey: it is dead, and others follow it
             },
-            (Hold::Alone(alone), 2..) => Hold::Shared(Arc::new(SharedNode::from(*alone))),
-            (hold, _) => hold,
+            (NodeHandle::Alone(alone), 2..) => NodeHandle::Shared(Arc::new(SharedNode::from(*alone))),
+            (handle, _) => handle,
         };
         let kept = count.min(self.shards[node].len());
         for ended in self.shards[node].split_off(kept) {
@@ -261,12 +261,12 @@ impl Supervisor {
         lanes.sort_by_key(|lane| lane.number);
         let mut parts: Vec<Vec<LaneLinks>> = (0..count).map(|_| Vec::new()).collect();
         lanes.into_iter().for_each(|lane| parts[lane.number % count].push(lane));
-        let mut hold = Some(hold);
+        let mut handle = Some(handle);
         for (at, part) in parts.into_iter().enumerate().rev() {
-            let share = match hold.as_ref() {
-                Some(Hold::Shared(shared)) => Hold::Shared(Arc::clone(shared)),
-                Some(Hold::Alone(_)) if at == 0 => hold.take().unwrap_or(Hold::Nobody),
-                _ => Hold::Nobody,
+            let share = match handle.as_ref() {
+                Some(NodeHandle::Shared(shared)) => NodeHandle::Shared(Arc::clone(shared)),
+                Some(NodeHandle::Alone(_)) if at == 0 => handle.take().unwrap_or(NodeHandle::Nobody),
+                _ => NodeHandle::Nobody,
             };
             let _ = self.shards[node][at].send(Order::Take(part, share, at == 0));
         }
@@ -278,8 +278,8 @@ impl Supervisor {
     }
 
     /// Takes all lanes of a node, and the node, from its shards.
-    fn collect(&mut self, node: usize, host: &mut dyn Host) -> (Vec<LaneLinks>, Hold) {
-        let (mut lanes, mut hold) = (Vec::new(), Hold::Nobody);
+    fn collect(&mut self, node: usize, host: &mut dyn Host) -> (Vec<LaneLinks>, NodeHandle) {
+        let (mut lanes, mut handle) = (Vec::new(), NodeHandle::Nobody);
         let ask = |shard: &Sender<Order>| {
             let (reply, answer) = bounded(1);
             let _ = shard.send(Order::Yield(reply));
@@ -289,15 +289,15 @@ impl Supervisor {
         for answer in answers {
             let Some((part, of_shard)) = await_answer(&answer, host) else { continue };
             lanes.extend(part);
-            if !matches!(of_shard, Hold::Nobody) {
-                hold = of_shard; // of a shared node all hold the same
+            if !matches!(of_shard, NodeHandle::Nobody) {
+                handle = of_shard; // of a shared node all have the same
             }
         }
         if lanes.len() < self.plan.lanes {
             self.warnings
                 .push(format!("a shard of node {node} did not answer; what it has is not accounted for"));
         }
-        (lanes, hold)
+        (lanes, handle)
     }
 
     /// Ends the chain: takes no more packets, lets those leave that are inside, and sums up.
@@ -320,7 +320,7 @@ impl Supervisor {
                 (before, since, turns) = (self.left(), host.now().timer, self.turns());
             }
         }
-        let held: Vec<(Vec<LaneLinks>, Hold)> =
+        let held: Vec<(Vec<LaneLinks>, NodeHandle)> =
             (0..self.places.len()).map(|node| self.collect(node, host)).collect();
         self.end();
         host.end(); // the edges' last words included
@@ -340,12 +340,12 @@ impl Supervisor {
         (0..self.places.len()).for_each(|node| self.tell_all(node, || Order::End));
     }
 
-    fn sum_up(&self, held: Vec<(Vec<LaneLinks>, Hold)>) -> LiveOutcome {
+    fn sum_up(&self, held: Vec<(Vec<LaneLinks>, NodeHandle)>) -> LiveOutcome {
         let mut lost: u64 = self.places.iter().map(|place| place.lost()).sum();
         let mut doubled = 0;
         let (mut nodes, mut under_way) = (Vec::new(), Vec::new());
         let context = &mut PortContext { now: Nanos::MAX, pool: &mut Pool::default() };
-        for (lanes, hold) in held {
+        for (lanes, handle) in held {
             for mut lane in lanes {
                 for link in [&mut lane.before, &mut lane.after].into_iter().flatten() {
                     let Ok(_) = link.rx_burst(usize::MAX, context, &mut under_way);
@@ -357,10 +357,10 @@ impl Supervisor {
                     lost += side.lost();
                 }
             }
-            nodes.push(match hold {
-                Hold::Alone(node) => Some(*node),
-                Hold::Shared(shared) => Arc::try_unwrap(shared).ok().map(Node::from),
-                Hold::Nobody => None,
+            nodes.push(match handle {
+                NodeHandle::Alone(node) => Some(*node),
+                NodeHandle::Shared(shared) => Arc::try_unwrap(shared).ok().map(Node::from),
+                NodeHandle::Nobody => None,
             });
         }
         let under_way = under_way.iter().filter(|packet| packet.meta.kind == Kind::Frame).count() as u64;

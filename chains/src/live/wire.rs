@@ -6,7 +6,7 @@ use crossbeam_channel::{Sender, unbounded};
 use pannier_runtime::entropy::Entropy;
 use pannier_runtime::port::{Duplex, Fault, Faults, duplex};
 use pannier_runtime::ring::{Node, Orchestrator, Plan, PlanError};
-use pannier_runtime::shard::{Hold, LaneLinks, Order, Place, Shard};
+use pannier_runtime::shard::{LaneLinks, NodeHandle, Order, Place, Shard};
 use pannier_runtime::{AnyNf, Direction};
 
 use super::edge::{Common, Edge};
@@ -76,7 +76,7 @@ impl Supervisor {
             let view = supervisor.orchestrator.view().clone();
             let node = Node::new(index, plan, supervisor.nfs.clone(), view);
             // The mailbox was made a few lines above, and its shard begins below.
-            let _ = to.send(Order::Take(links, Hold::Alone(Box::new(node)), true));
+            let _ = to.send(Order::Take(links, NodeHandle::Alone(Box::new(node)), true));
             host.add(index, 0, Box::new(shard));
         }
         if options.shards > 1 {

@@ -47,7 +47,7 @@ pub struct LaneLinks {
 
 /// A node in the hands of its shards.
 #[derive(Debug)]
-pub enum Hold {
+pub enum NodeHandle {
     /// There is none: it died, and its replacement has not come.
     Nobody,
     /// This shard has it alone.
@@ -66,11 +66,11 @@ pub enum Order {
     /// The node dies here and now: everything in it is gone.
     Crash,
     /// A replacement begins to live. What it wants sent at once comes with it.
-    Replace(Hold, Output),
+    Replace(NodeHandle, Output),
     /// Give up lanes and node, and tell where.
-    Yield(Sender<(Vec<LaneLinks>, Hold)>),
+    Yield(Sender<(Vec<LaneLinks>, NodeHandle)>),
     /// Take lanes and a node; whether this shard also does what concerns the node as a whole.
-    Take(Vec<LaneLinks>, Hold, bool),
+    Take(Vec<LaneLinks>, NodeHandle, bool),
     /// End.
     End,
 }
@@ -81,7 +81,7 @@ pub struct Shard {
     place: Arc<Place>,
     mailbox: Receiver<Order>,
     lanes: Vec<LaneLinks>,
-    node: Hold,
+    node: NodeHandle,
     /// Whether it does what concerns the node as a whole.
     leads: bool,
     out: Output,
@@ -99,7 +99,7 @@ impl Shard {
             place,
             mailbox,
             lanes: Vec::new(),
-            node: Hold::Nobody,
+            node: NodeHandle::Nobody,
             leads: false,
             out: Output { pool: Pool::at(depot), ..Output::default() },
             inbox: Vec::new(),
@@ -115,9 +115,9 @@ impl Shard {
             match order {
                 Order::Message(packet) => self.beside.push(packet),
                 Order::Adopt(view) => match &mut self.node {
-                    Hold::Nobody => {}
-                    Hold::Alone(node) => node.adopt(&view, &mut self.out),
-                    Hold::Shared(node) => node.adopt(&view, &mut self.out),
+                    NodeHandle::Nobody => {}
+                    NodeHandle::Alone(node) => node.adopt(&view, &mut self.out),
+                    NodeHandle::Shared(node) => node.adopt(&view, &mut self.out),
                 },
                 Order::Crash => self.lose_node(),
                 Order::Replace(node, mut out) => {
@@ -127,7 +127,7 @@ impl Shard {
                     self.out.unrecoverable = self.out.unrecoverable.or(out.unrecoverable);
                 }
                 Order::Yield(reply) => {
-                    let node = std::mem::replace(&mut self.node, Hold::Nobody);
+                    let node = std::mem::replace(&mut self.node, NodeHandle::Nobody);
                     let lanes = std::mem::take(&mut self.lanes);
                     if let Err(unwanted) = reply.send((lanes, node)) {
                         // Nobody waits any more: whoever asked has gone on without this shard, and so does it.
@@ -136,7 +136,7 @@ impl Shard {
                 }
                 Order::Take(lanes, node, leads) => {
                     self.lanes.extend(lanes); // to those that nobody had waited for
-                    if !matches!(node, Hold::Nobody) {
+                    if !matches!(node, NodeHandle::Nobody) {
                         self.node = node;
                     }
                     self.leads = leads;
@@ -155,9 +155,9 @@ impl Shard {
         }
         self.place.count_state(&self.beside);
         match &mut self.node {
-            Hold::Nobody => self.beside.clear(),
-            Hold::Alone(node) => node.accept(&mut self.beside, now, &mut self.out),
-            Hold::Shared(node) => node.hear(&mut self.beside, now, &mut self.out),
+            NodeHandle::Nobody => self.beside.clear(),
+            NodeHandle::Alone(node) => node.accept(&mut self.beside, now, &mut self.out),
+            NodeHandle::Shared(node) => node.hear(&mut self.beside, now, &mut self.out),
         }
         self.send(now);
     }
@@ -165,10 +165,10 @@ impl Shard {
     /// The node is gone, and what it wanted to say with it. Where others have it too, each counts for its own lanes, which
     /// nobody else runs.
     fn lose_node(&mut self) {
-        match std::mem::replace(&mut self.node, Hold::Nobody) {
-            Hold::Nobody => {}
-            Hold::Alone(node) => self.place.bury(&node.stats(), node.frames_inside() as u64),
-            Hold::Shared(node) => {
+        match std::mem::replace(&mut self.node, NodeHandle::Nobody) {
+            NodeHandle::Nobody => {}
+            NodeHandle::Alone(node) => self.place.bury(&node.stats(), node.frames_inside() as u64),
+            NodeHandle::Shared(node) => {
                 if self.leads {
                     self.place.bury(&node.bury_control(), 0);
                 }
@@ -192,9 +192,9 @@ impl Shard {
     /// The incarnation of the node that the shard has; 0 where it has none.
     fn incarnation(&self) -> Incarnation {
         match &self.node {
-            Hold::Nobody => 0,
-            Hold::Alone(node) => node.incarnation(),
-            Hold::Shared(node) => node.incarnation(),
+            NodeHandle::Nobody => 0,
+            NodeHandle::Alone(node) => node.incarnation(),
+            NodeHandle::Shared(node) => node.incarnation(),
         }
     }
 
@@ -205,9 +205,9 @@ impl Shard {
             self.next_tick = now.timer + TICK_EVERY;
         }
         match self.node {
-            Hold::Alone(_) => self.turn_alone(now, ticks),
-            Hold::Nobody => self.drop_all(now),
-            Hold::Shared(_) => self.turn_shared(now, ticks),
+            NodeHandle::Alone(_) => self.turn_alone(now, ticks),
+            NodeHandle::Nobody => self.drop_all(now),
+            NodeHandle::Shared(_) => self.turn_shared(now, ticks),
         }
     }
 
@@ -217,7 +217,7 @@ impl Shard {
         for lane in &mut self.lanes {
             crowded |= receive(lane, now, &mut self.out.pool, &mut self.inbox);
         }
-        let Hold::Alone(node) = &mut self.node else { return false };
+        let NodeHandle::Alone(node) = &mut self.node else { return false };
         let busy = !self.inbox.is_empty();
         if busy || ticks {
             node.accept(&mut self.inbox, now, &mut self.out);
@@ -235,7 +235,7 @@ impl Shard {
 
     /// A turn of each lane, one after the other: other shards have other lanes of the node.
     fn turn_shared(&mut self, now: Now, ticks: bool) -> bool {
-        let Hold::Shared(node) = &self.node else { return false };
+        let NodeHandle::Shared(node) = &self.node else { return false };
         let (mut any, mut acted) = (false, ticks && self.leads);
         for lane in &mut self.lanes {
             let crowded = receive(lane, now, &mut self.out.pool, &mut self.inbox);
