@@ -242,9 +242,12 @@ fn a_download_survives_its_nat_over_dpdk() {
 
 #[test]
 fn a_download_survives_faulty_links_too() {
-    // Goal: repair under real traffic. Method: as over af_packet, with loss, doubles and reordering on every ring link.
-    if let Some(outcome) = all("af_packet:INTERFACE", SOME) {
-        let units = outcome.summary.units;
-        assert!(units.repaired > 0, "{units:?}");
+    // Goal: repair under real traffic. Method: as over af_packet, with loss, doubles and reordering on every ring link; over
+    // each kind of port.
+    for kind in ["af_packet:INTERFACE", "af_xdp:INTERFACE", "tap"] {
+        if let Some(outcome) = all(kind, SOME) {
+            let units = outcome.summary.units;
+            assert!(units.repaired > 0, "{kind}: {units:?}");
+        }
     }
 }

@@ -169,6 +169,21 @@ fn shards_that_share_a_counter_lose_no_count_and_no_order() {
 }
 
 #[test]
+fn five_nodes_with_two_shards_each_run_on_the_cores_there_are() {
+    // Goal: more shards than cores are no trouble. Method: ten shards and two edges on this machine's cores, with all kinds of
+    // rest; every packet comes.
+    for idle in [Idle::YIELD, Idle::SLEEP] {
+        let options = LiveOptions { shards: 2, idle, ..LiveOptions::default() };
+        let nfs: Vec<_> = (0..5).map(|_| tickets()).collect();
+        let mut rig = Rig::new(plan(5, 1, 2, 32), &nfs, &options);
+        rig.send(5_000, &mut Entropy::new(5));
+        let (outcome, came) = rig.finish();
+        assert_eq!((came as u64, outcome.summary.packets.lost), (outcome.ports[0].received, 0));
+        assert_eq!(came, 5_000);
+    }
+}
+
+#[test]
 fn a_node_that_dies_is_replaced_and_no_ticket_is_given_twice() {
     // Goal: what left is never forgotten, on threads too. Method: each node dies in turn under traffic, with one shard and
     // with two; whatever left has tickets of its own, and replicas are equal at the end.
