@@ -124,6 +124,7 @@ impl Versions for Vector {
 
 /// A vector that several lanes look at while one of them raises it.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct LiveVector([AtomicU64; MAX_PARTITIONS]);
 
 impl From<Vector> for LiveVector {

@@ -1,6 +1,6 @@
 //! A node's place on the ring: what its shards tell the rest of the chain.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::Sender;
@@ -22,15 +22,23 @@ pub enum Told {
     Panicked(Incarnation, String),
 }
 
+/// What changes all the time, on cache lines that no other shard writes.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Lane {
+    /// Turns so far of the shard with this number. A node whose counts stand still is dead or stuck.
+    beats: AtomicU64,
+    /// Something waits in the lane.
+    waits: AtomicBool,
+}
+
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Place {
     index: usize,
-    /// By lane, one bit each: a bound is reached; nothing waits.
+    /// By lane, one bit each: a bound is reached. The edges look at it all the time.
     full: AtomicU64,
-    resting: AtomicU64,
-    /// By shard: turns so far. A node whose counts stand still is dead or stuck.
-    beats: [AtomicU64; MAX_LANES],
+    lanes: [Lane; MAX_LANES],
     /// Frames that arrived while there was no node.
     lost: AtomicU64,
     /// Bytes of state that reached a replacement.
@@ -48,8 +56,7 @@ impl Place {
         Place {
             index,
             full: AtomicU64::new(0),
-            resting: AtomicU64::new(u64::MAX),
-            beats: [const { AtomicU64::new(0) }; MAX_LANES],
+            lanes: Default::default(),
             lost: AtomicU64::new(0),
             state_bytes: AtomicU64::new(0),
             past: Mutex::default(),
@@ -65,8 +72,7 @@ impl Place {
 
     /// Whether nothing waits here. A lane says so at the end of its turn.
     pub fn rests(&self, lanes: usize) -> bool {
-        let all = (1 << lanes) - 1;
-        self.resting.load(Ordering::Relaxed) & all == all
+        self.lanes[..lanes].iter().all(|lane| !lane.waits.load(Ordering::Relaxed))
     }
 
     /// Turns so far.
@@ -96,20 +102,19 @@ impl Place {
 
     /// Turns of one shard so far.
     pub fn beats_of(&self, shard: usize) -> u64 {
-        self.beats[shard].load(Ordering::Relaxed)
+        self.lanes[shard].beats.load(Ordering::Relaxed)
     }
 
     pub(super) fn beat(&self, shard: usize) {
         // A lost update is no harm: the count moves all the same.
-        self.beats[shard].store(self.beats_of(shard) + 1, Ordering::Relaxed);
+        self.lanes[shard].beats.store(self.beats_of(shard) + 1, Ordering::Relaxed);
     }
 
-    /// Publishes how a lane stands; nothing is written where nothing has changed.
+    /// Publishes how a lane stands.
     pub(super) fn publish(&self, lane: usize, full: bool, rests: bool) {
-        for (bits, set) in [(&self.full, full), (&self.resting, rests)] {
-            if (bits.load(Ordering::Relaxed) >> lane & 1 == 1) != set {
-                bits.fetch_xor(1 << lane, Ordering::Relaxed); // nobody else changes this lane's bit
-            }
+        self.lanes[lane].waits.store(!rests, Ordering::Relaxed);
+        if (self.full.load(Ordering::Relaxed) >> lane & 1 == 1) != full {
+            self.full.fetch_xor(1 << lane, Ordering::Relaxed); // nobody else changes this lane's bit
         }
     }
 
