@@ -176,7 +176,7 @@ impl Chain {
     /// Lets a frame in, to be worked on in the next turn. Its direction, flow and time must be set.
     pub fn admit(&mut self, mut packet: Packet) {
         let flow = if self.plan.lanes > 1 { Flow::parse(packet.frame()).ok() } else { None };
-        steer(&mut packet, flow.as_ref(), self.plan.lanes, &self.nfs);
+        steer(&mut packet, flow.as_ref(), &self.plan, &self.nfs);
         self.admitted += 1;
         self.now.wall = self.now.wall.max(packet.meta.time);
         match packet.meta.direction {

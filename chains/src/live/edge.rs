@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pannier_runtime::clock::Now;
 use pannier_runtime::packet::{Depot, Pool};
 use pannier_runtime::port::{Device, Duplex, Port, PortContext, PortError, PortStats};
-use pannier_runtime::ring::steer;
+use pannier_runtime::ring::{Plan, steer};
 use pannier_runtime::shard::{Actor, Place, Turn};
 use pannier_runtime::stats::Reasons;
 use pannier_runtime::{AnyNf, Direction, Packet};
@@ -72,6 +72,7 @@ impl EdgeState {
 /// What both edges of a chain have in common.
 #[derive(Clone)]
 pub(super) struct Common {
+    pub(super) plan: Plan,
     pub(super) nfs: Arc<[Arc<dyn AnyNf>]>,
     pub(super) places: Vec<Arc<Place>>,
     pub(super) depot: Arc<Depot>,
@@ -137,12 +138,12 @@ impl Edge {
             return Ok(false);
         }
         let mut context = PortContext { now: now.timer, pool: &mut self.pool };
-        let taken = self.port.rx_burst(BURST, &mut context, &mut self.burst);
+        let taken = self.port.rx_burst(BURST * self.lanes.len(), &mut context, &mut self.burst);
         let entered = self.burst.len();
         for mut packet in self.burst.drain(..) {
             match self.ingress.admit(&mut packet, Some(self.direction)) {
                 Ok(flow) => {
-                    steer(&mut packet, flow.as_ref(), self.lanes.len(), &self.common.nfs);
+                    steer(&mut packet, flow.as_ref(), &self.common.plan, &self.common.nfs);
                     self.entering[usize::from(packet.meta.lane)].push(packet);
                 }
                 Err(reason) => {

@@ -93,6 +93,7 @@ impl Supervisor {
             (sides.outside, outside, Direction::Inbound, self.plan.nodes() - 1, &self.edges[1]),
         ];
         let common = Common {
+            plan: self.plan,
             nfs: Arc::clone(&self.nfs),
             places: self.places.clone(),
             depot: Arc::clone(&self.depot),

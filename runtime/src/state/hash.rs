@@ -27,6 +27,12 @@ pub fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     fold(state ^ K1, K0)
 }
 
+/// The bits of a key's hash that choose its partition: 16 … 47, for the tables index with the low ones and tag with the top
+/// ones.
+pub(crate) fn spread(hash: u64) -> u32 {
+    (hash >> 16) as u32
+}
+
 /// Places keys in partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
@@ -57,8 +63,7 @@ impl Placement {
     /// The place of a key, given as bytes.
     pub fn place(self, key: &[u8]) -> Place {
         let hash = hash_bytes(self.seed, key);
-        // Bits 16 … 47: the tables index with the low bits and tag with the top ones.
-        let partition = ((hash >> 16 & 0xffff_ffff) * self.partitions) >> 32;
+        let partition = (u64::from(spread(hash)) * self.partitions) >> 32;
         Place { hash, partition: partition as usize }
     }
 }

@@ -13,6 +13,7 @@ use std::fmt;
 
 pub(crate) use claims::Claims;
 pub use claims::Held;
+pub(crate) use hash::spread;
 pub use hash::{Place, Placement, hash_bytes};
 pub use table::{NEVER, Plain, Table};
 
