@@ -35,4 +35,4 @@ pub mod wire;
 
 pub use nf::{AnyNf, Frame, Nf, Verdict, nf};
 pub use packet::{Direction, Packet};
-pub use txn::{Abort, Peek, Txn, TxnResult};
+pub use txn::{Abort, Merge, Peek, Txn, TxnResult};

@@ -81,17 +81,28 @@ impl Rig {
         let mut burst = Vec::new();
         for _ in 0..count {
             let flow = 1_000 + random.below(FLOWS) as u16;
-            let sequence = self.sent.entry(flow).or_default();
-            *sequence += 1;
-            let payload = [sequence.to_le_bytes(), [0; 8]].concat();
-            let frame = FrameBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1]).udp(flow, 53, &payload);
-            burst.push(Packet::new(&frame));
+            burst.push(self.packet(flow));
             if burst.len() == 16 {
                 let context = &mut PortContext { now: 0, pool: &mut self.pool };
                 let Ok(()) = self.inside.tx_burst(context, &mut burst);
                 self.take();
             }
         }
+        let context = &mut PortContext { now: 0, pool: &mut self.pool };
+        let Ok(()) = self.inside.tx_burst(context, &mut burst);
+    }
+
+    /// The next packet of a flow.
+    fn packet(&mut self, flow: u16) -> Packet {
+        let sequence = self.sent.entry(flow).or_default();
+        *sequence += 1;
+        let payload = [sequence.to_le_bytes(), [0; 8]].concat();
+        Packet::new(&FrameBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1]).udp(flow, 53, &payload))
+    }
+
+    /// Sends one packet of a flow.
+    fn send_one(&mut self, flow: u16) {
+        let mut burst = vec![self.packet(flow)];
         let context = &mut PortContext { now: 0, pool: &mut self.pool };
         let Ok(()) = self.inside.tx_burst(context, &mut burst);
     }
@@ -165,6 +176,67 @@ fn shards_that_share_a_counter_lose_no_count_and_no_order() {
         let ports = &outcome.ports[0];
         assert_eq!(came as u64, ports.received, "{shards} shards, units of {unit}: {:#?}", outcome.summary);
         assert_eq!(outcome.summary.packets.lost, 0);
+    }
+}
+
+/// The flow whose packets ask for the count.
+const ASKS: u16 = 2_000;
+
+state! {
+    /// How many packets there were.
+    struct Counts {
+        /// In all.
+        all: u8 => u64 [1],
+        /// Of those that also write here, the last.
+        last: u8 => u64 [1],
+    }
+}
+
+/// Counts each packet without a look at the count; some look before or write something else after that. Packets that ask
+/// take the count along. Each leaves with a number that no other has.
+fn counts() -> Arc<dyn AnyNf> {
+    Arc::new(nf(|frame, state: &Counts, txn| -> TxnResult<Verdict> {
+        let bytes = frame.bytes();
+        let port = u16::from_be_bytes([bytes[34], bytes[35]]);
+        let sequence = u64::from_le_bytes(bytes[42..50].try_into().expect("eight bytes"));
+        let mut ticket = u64::from(port) << 32 | sequence;
+        if port == ASKS {
+            ticket = u64::MAX - txn.get(&state.all, &0)?.unwrap_or(0);
+        } else {
+            if sequence % 8 == 1 {
+                txn.get(&state.last, &0)?;
+            }
+            txn.merge(&state.all, 0, 1)?;
+            if sequence % 8 == 2 {
+                txn.put(&state.last, 0, sequence)?;
+            }
+        }
+        let end = frame.bytes().len();
+        frame.bytes_mut()[end - 8..].copy_from_slice(&ticket.to_le_bytes());
+        Ok(Verdict::Forward)
+    }))
+}
+
+#[test]
+fn shards_that_merge_into_one_row_lose_nothing() {
+    // Goal: what is merged at the commit is there once, on real threads too. Method: one to four shards count all packets in
+    // one row; a packet that comes when all have left asks for it, and asks again when the node has been replaced.
+    for (shards, unit) in [(1, 32), (2, 1), (2, 32), (4, 8)] {
+        let options = LiveOptions { shards, idle: Idle::YIELD, ..LiveOptions::default() };
+        let mut rig = Rig::new(plan(1, 1, shards, unit), &[counts()], &options);
+        rig.send(20_000, &mut Entropy::new(shards as u64));
+        rig.settle();
+        let answer = |rig: &mut Rig| {
+            rig.send_one(ASKS);
+            rig.settle();
+            rig.tickets.pop().map(|ticket| u64::MAX - ticket)
+        };
+        let came = rig.tickets.len() as u64;
+        assert_eq!((came, answer(&mut rig)), (20_000, Some(20_000)), "{shards} shards, units of {unit}");
+        assert!(rig.live().crash(0), "the replica is up");
+        rig.live().watch(Duration::from_millis(20));
+        assert_eq!(answer(&mut rig), Some(20_000), "{shards} shards, units of {unit}, after a crash");
+        rig.finish();
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use pannier_runtime::state::{Layout, State};
 use pannier_runtime::wire::{Flow, Layers};
-use pannier_runtime::{Abort, Frame, Nf, Txn, TxnResult, Verdict, state};
+use pannier_runtime::{Abort, Frame, Merge, Nf, Txn, TxnResult, Verdict, state};
 use serde::Deserialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -68,9 +68,16 @@ pub struct Counter {
 }
 
 impl Counter {
-    fn add(&mut self, bytes: u64) {
-        self.packets = self.packets.wrapping_add(1);
-        self.bytes = self.bytes.wrapping_add(bytes);
+    /// One packet.
+    fn one(bytes: u64) -> Self {
+        Counter { packets: 1, bytes }
+    }
+}
+
+impl Merge for Counter {
+    fn merge(&mut self, more: &Self) {
+        self.packets = self.packets.wrapping_add(more.packets);
+        self.bytes = self.bytes.wrapping_add(more.bytes);
     }
 }
 
@@ -84,6 +91,13 @@ pub struct FlowCounters {
     pub received: Counter,
 }
 
+impl Merge for FlowCounters {
+    fn merge(&mut self, more: &Self) {
+        self.sent.merge(&more.sent);
+        self.received.merge(&more.received);
+    }
+}
+
 /// Counters of all frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
@@ -94,6 +108,14 @@ pub struct Totals {
     pub untracked: Counter,
     /// Of these, frames without IP.
     pub non_ip: u64,
+}
+
+impl Merge for Totals {
+    fn merge(&mut self, more: &Self) {
+        self.all.merge(&more.all);
+        self.untracked.merge(&more.untracked);
+        self.non_ip = self.non_ip.wrapping_add(more.non_ip);
+    }
 }
 
 /// The group of shards that share a row of totals. There is one shard today; where there are more, a shard's group
@@ -139,30 +161,21 @@ impl Nf for Monitor {
             Some(flow) => count(state, txn, flow, bytes)?,
             None => true,
         };
-        txn.update(&state.totals, GROUP, |totals| {
-            let mut totals = totals.unwrap_or_default();
-            totals.all.add(bytes);
-            totals.non_ip += u64::from(flow.is_none());
-            if !tracked {
-                totals.untracked.add(bytes);
-            }
-            totals
-        })?;
+        let all = Counter::one(bytes);
+        let untracked = if tracked { Counter::default() } else { all };
+        txn.merge(&state.totals, GROUP, Totals { all, untracked, non_ip: u64::from(flow.is_none()) })?;
         Ok(Verdict::Forward)
     }
 }
 
 /// Counts a packet to its flow's row, and says whether there is one.
 fn count(state: &MonitorState, txn: &mut Txn<'_>, flow: Flow, bytes: u64) -> TxnResult<bool> {
-    let key = flow.min(flow.reverse());
-    let counted = txn.update(&state.flows, key, |row| {
-        let mut row = row.unwrap_or_default();
-        let counter = if flow == key { &mut row.sent } else { &mut row.received };
-        counter.add(bytes);
-        row
-    });
-    match counted {
-        Ok(_) => Ok(true),
+    let key = flow.canonical();
+    let mut counters = FlowCounters::default();
+    let counter = if flow == key { &mut counters.sent } else { &mut counters.received };
+    *counter = Counter::one(bytes);
+    match txn.merge(&state.flows, key, counters) {
+        Ok(()) => Ok(true),
         Err(Abort::TABLE_FULL) => Ok(false), // refused before anything was written
         Err(other) => Err(other),
     }

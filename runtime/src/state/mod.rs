@@ -95,6 +95,8 @@ pub trait AnyTable: Send + Sync + fmt::Debug + sealed::Sealed {
     fn outside(&self) -> Held;
     /// Says whether several shards share the store. The runtime alone can call it: who shows `whole` has all of it.
     fn set_shared(&self, shared: bool, whole: &Held);
+    /// The row of a key, given as bytes with its place, of a partition that `held` covers: its value and when it expires.
+    fn look_up(&self, place: Place, key: &[u8], held: &Held) -> Option<(&[u8], Nanos)>;
     /// Takes a change in, in a partition that `held` covers. Lengths must be those of [`AnyTable::row_bytes`]; others
     /// change nothing.
     fn apply(&self, change: &Change<'_>, held: &Held);

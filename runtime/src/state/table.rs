@@ -202,6 +202,12 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
         self.partitions.set_shared(shared, whole);
     }
 
+    fn look_up(&self, place: Place, key: &[u8], held: &Held) -> Option<(&[u8], Nanos)> {
+        let key = K::read_from_bytes(key).ok()?;
+        let (value, expires) = self.row(place, &key, held)?;
+        Some((value.as_bytes(), expires))
+    }
+
     fn apply(&self, change: &Change<'_>, held: &Held) {
         let Ok(key) = K::read_from_bytes(change.key) else { return };
         let place = self.placement.place(change.key);

@@ -4,6 +4,7 @@
 //! leaves no trace. Time and random numbers come from it alone, so that a run can be recorded and replayed.
 
 pub mod delta;
+mod merge;
 #[cfg(test)]
 mod model_tests;
 #[cfg(feature = "testing")]
@@ -13,6 +14,7 @@ mod write_set;
 
 use std::ops::Deref;
 
+pub use merge::Merge;
 pub use workspace::{Beginning, Workspace};
 pub use write_set::{Savepoint, WriteSet};
 use zerocopy::IntoBytes;
@@ -82,6 +84,7 @@ struct Seen<'s, V> {
 pub struct Txn<'a> {
     work: &'a mut Workspace,
     pool: &'a mut Pool,
+    state: &'a dyn AnyState,
     now: Nanos,
     /// Delta bytes at which this transaction has become too large.
     ceiling: usize,
@@ -90,12 +93,13 @@ pub struct Txn<'a> {
 }
 
 impl<'a> Txn<'a> {
-    /// Begins a transaction at the time `now`, in nanoseconds since the Unix epoch.
-    pub fn new(work: &'a mut Workspace, pool: &'a mut Pool, now: Nanos) -> Self {
+    /// Begins a transaction on `state` at the time `now`, in nanoseconds since the Unix epoch.
+    pub fn new(work: &'a mut Workspace, pool: &'a mut Pool, state: &'a dyn AnyState, now: Nanos) -> Self {
         let ceiling = work.writes.delta_bytes() + work.delta_limit;
         Txn {
             work,
             pool,
+            state,
             now,
             ceiling,
             #[cfg(feature = "testing")]
@@ -125,7 +129,7 @@ impl<'a> Txn<'a> {
         key: &K,
     ) -> TxnResult<Seen<'s, V>> {
         let place = table.place(key);
-        self.work.claim(PartitionSet::only(place.partition), false)?;
+        self.claim(PartitionSet::only(place.partition), false)?;
         self.work.writes.note_read(place.partition);
         let (row, stored) = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
             Some(Found::Deleted) => (None, None),
@@ -268,7 +272,7 @@ impl<'a> Txn<'a> {
         if table.is_fresh(partition, self.now) {
             return Ok(Vec::new());
         }
-        self.work.claim(PartitionSet::only(partition), false)?;
+        self.claim(PartitionSet::only(partition), false)?;
         let writes = &self.work.writes;
         let untouched = |key: &K| writes.find(number(table), table.place(key).hash, key.as_bytes()).is_none();
         let mut rows = table.expired(partition, self.now, crate::limits::SWEEP_ROWS, &self.work.held);
@@ -281,7 +285,7 @@ impl<'a> Txn<'a> {
     /// # Errors
     /// [`Abort::CONFLICT`]. What does not fit into the transaction goes with the next sweep.
     pub fn remove_idle(&mut self, state: &dyn AnyState, partition: usize) -> TxnResult<()> {
-        self.work.claim(PartitionSet::only(partition), true)?;
+        self.claim(PartitionSet::only(partition), true)?;
         let (writes, held, ceiling) = (&mut self.work.writes, &self.work.held, self.ceiling);
         for table in state.iter() {
             table.visit_expired(partition, self.now, crate::limits::SWEEP_ROWS, held, &mut |key| {
@@ -318,7 +322,7 @@ impl<'a> Txn<'a> {
         value: Option<&V>,
         expires: Nanos,
     ) -> TxnResult<()> {
-        self.work.claim(PartitionSet::only(place.partition), true)?;
+        self.claim(PartitionSet::only(place.partition), true)?;
         let (present, stored) = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
             Some(found) => (found != Found::Deleted, true), // the entry knows what is stored
             None => {
@@ -337,11 +341,16 @@ impl<'a> Txn<'a> {
         let (number, value) = (number(table), value.map(IntoBytes::as_bytes));
         let change = Change { table: number, key: key.as_bytes(), value, expires };
         self.work.writes.write(&change, place, size_of::<V>(), stored);
-        if self.work.writes.delta_bytes() > self.ceiling {
-            self.work.failed = Some(Abort::TOO_LARGE);
-            return Err(Abort::TOO_LARGE);
+        self.check_size()
+    }
+
+    /// Claims partitions, to read or also to write. What is pending is settled first.
+    #[inline]
+    fn claim(&mut self, wanted: PartitionSet, to_write: bool) -> TxnResult<()> {
+        if self.work.writes.is_pending() {
+            self.settle()?;
         }
-        Ok(())
+        self.work.claim(wanted, to_write)
     }
 
     /// Makes sure that a new row has a place, if need be that of an expired one. A refusal has seen how many rows the
@@ -360,7 +369,7 @@ impl<'a> Txn<'a> {
             };
         };
         let (place, number) = (table.place(&old), number(table));
-        self.work.claim(PartitionSet::only(place.partition), true)?;
+        self.claim(PartitionSet::only(place.partition), true)?;
         let change = Change { table: number, key: old.as_bytes(), value: None, expires: NEVER };
         self.work.writes.write(&change, place, size_of::<V>(), true);
         Ok(())
@@ -378,7 +387,7 @@ impl<'a> Txn<'a> {
             if table.is_fresh(partition, self.now) {
                 continue;
             }
-            self.work.claim(PartitionSet::only(partition), false)?;
+            self.claim(PartitionSet::only(partition), false)?;
             let writes = &self.work.writes;
             let untouched =
                 |key: &K| writes.find(number(table), table.place(key).hash, key.as_bytes()).is_none();
@@ -393,7 +402,7 @@ impl<'a> Txn<'a> {
     /// Notes that all of a table was read.
     fn read_all<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>) -> TxnResult<()> {
         let all = PartitionSet::first(table.partitions());
-        self.work.claim(all, false)?;
+        self.claim(all, false)?;
         all.iter().for_each(|partition| self.work.writes.note_read(partition));
         Ok(())
     }

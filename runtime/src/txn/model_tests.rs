@@ -29,6 +29,7 @@ enum Op {
     PutFor(usize, u8, u32, Nanos),
     Refresh(usize, u8, Nanos),
     Update(usize, u8, u32),
+    Merge(usize, u8, u32),
     Delete(usize, u8),
     Random,
     Emit(u8),
@@ -52,6 +53,7 @@ fn ops() -> impl Strategy<Value = Op> {
             .prop_map(|(t, k, v, i)| Op::PutFor(t, k, v, i)),
         (table.clone(), key.clone(), idle).prop_map(|(t, k, i)| Op::Refresh(t, k, i)),
         (table.clone(), key.clone(), any::<u32>()).prop_map(|(t, k, v)| Op::Update(t, k, v)),
+        (table.clone(), key.clone(), any::<u32>()).prop_map(|(t, k, v)| Op::Merge(t, k, v)),
         (table, key).prop_map(|(t, k)| Op::Delete(t, k)),
         Just(Op::Random),
         any::<u8>().prop_map(Op::Emit),
@@ -123,7 +125,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(layout: &Layout) -> Self {
+    fn new(layout: &Layout, defers: bool) -> Self {
         let make = || {
             let mut state = Small::new(layout);
             state.timed.set_idle(Some(IDLE));
@@ -137,7 +139,8 @@ impl Run {
             touched: BTreeSet::new(),
             refused: false,
         };
-        let work = Workspace::new(entropy, 60_000);
+        let mut work = Workspace::new(entropy, 60_000);
+        work.defers = defers;
         Run { state: make(), replica: make(), work, pool: Pool::default(), model, now: 1 }
     }
 
@@ -146,7 +149,7 @@ impl Run {
         self.model.expire(self.now);
         let (before, trace) = (self.model.clone(), self.trace());
         let beginning = self.work.begin();
-        let mut txn = Txn::new(&mut self.work, &mut self.pool, self.now);
+        let mut txn = Txn::new(&mut self.work, &mut self.pool, &self.state, self.now);
         for op in &attempt.ops {
             step(op, &self.state, &mut txn, &mut self.model, self.now);
         }
@@ -165,8 +168,9 @@ impl Run {
 
     /// Everything of the open unit that anybody could see.
     fn trace(&self) -> (Vec<u8>, [u64; 2], usize, usize, Entropy) {
-        let mut delta = Vec::new();
-        let writes = &self.work.writes;
+        let (mut delta, mut work) = (Vec::new(), self.work.clone());
+        work.settle(&self.state);
+        let writes = &work.writes;
         writes.encode(&mut delta);
         let sets = [writes.read().0, writes.written().0];
         (delta, sets, writes.delta_bytes(), self.work.emitted.len(), self.work.entropy)
@@ -174,6 +178,7 @@ impl Run {
 
     fn commit(&mut self) {
         let (mut delta, written) = (Vec::new(), self.work.writes.written());
+        self.work.settle(&self.state);
         self.work.writes.encode(&mut delta);
         assert!(delta.len() <= self.work.writes.delta_bytes());
         assert_eq!(delta.is_empty(), written.is_empty());
@@ -238,6 +243,10 @@ fn step(op: &Op, state: &Small, txn: &mut Txn<'_>, model: &mut Model, now: Nanos
             result.iter().for_each(|new| assert_eq!(*new, value));
             model.put(t, k, (value, until[t]), now, result.map(|_| ()));
         }
+        Op::Merge(t, k, more) => {
+            let value = model.rows[t].get(&k).map_or(more, |row| row.0.wrapping_add(more));
+            model.put(t, k, (value, until[t]), now, txn.merge(tables[t], k, more));
+        }
         Op::Delete(t, k) => {
             assert_eq!(txn.delete(tables[t], &k), Ok(model.rows[t].contains_key(&k)));
             if model.rows[t].remove(&k).is_some() {
@@ -252,8 +261,8 @@ fn step(op: &Op, state: &Small, txn: &mut Txn<'_>, model: &mut Model, now: Nanos
     }
 }
 
-fn run(attempts: &[Attempt], unit: usize, partitions: usize) -> Run {
-    let mut run = Run::new(&Layout { partitions, hash_seed: 3 });
+fn run(attempts: &[Attempt], unit: usize, partitions: usize, defers: bool) -> Run {
+    let mut run = Run::new(&Layout { partitions, hash_seed: 3 }, defers);
     for unit in attempts.chunks(unit) {
         unit.iter().for_each(|attempt| run.attempt(attempt));
         run.commit();
@@ -265,15 +274,16 @@ proptest! {
     #[test]
     fn transactions_in_units_do_what_the_model_does(
         attempts in attempts(), unit in 1usize..9, partitions in prop::sample::select(vec![1, 2, 4, 64]),
+        defers: bool,
     ) {
         // Goal: reads, writes, expiry, capacity, aborts. Method: random attempts beside a model of sorted maps.
-        run(&attempts, unit, partitions);
+        run(&attempts, unit, partitions, defers);
     }
 
     #[test]
     fn the_size_of_units_changes_nothing(attempts in attempts()) {
-        // Goal: a burst is the same as its packets one by one. Method: one history in units of 1 and of 8.
-        let (one, eight) = (run(&attempts, 1, 4), run(&attempts, 8, 4));
+        // Goal: a burst is the same as its packets one by one. Method: one history in units of 1 and of 8, whose merges wait.
+        let (one, eight) = (run(&attempts, 1, 4, false), run(&attempts, 8, 4, true));
         if !one.model.refused && !eight.model.refused {
             prop_assert_eq!(&one.model, &eight.model);
             let frames = |run: &Run| run.work.emitted.iter().map(Packet::frame).map(<[u8]>::to_vec).collect::<Vec<_>>();

@@ -19,6 +19,8 @@ pub struct Workspace {
     pub emitted: Vec<Packet>,
     /// Bytes of delta that one transaction may write.
     pub delta_limit: usize,
+    /// Merges leave the look at their rows to the commit, where that saves other shards a wait.
+    pub(crate) defers: bool,
     /// The partitions that the open unit has claimed.
     pub(crate) held: Held,
     /// Why the running transaction can't be kept, whatever its network function says.
@@ -38,6 +40,7 @@ impl Clone for Workspace {
             entropy: self.entropy,
             emitted: self.emitted.clone(),
             delta_limit: self.delta_limit,
+            defers: self.defers,
             held: Held::whole(),
             failed: self.failed,
             insists: self.insists,
@@ -63,6 +66,7 @@ impl Workspace {
             entropy,
             emitted: Vec::new(),
             delta_limit,
+            defers: false,
             held: Held::whole(),
             failed: None,
             insists: false,

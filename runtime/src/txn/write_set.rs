@@ -6,7 +6,7 @@
 use crate::clock::Nanos;
 use crate::dependency::PartitionSet;
 use crate::limits::MAX_TABLES;
-use crate::state::{Change, Place};
+use crate::state::{AnyState, Change, Held, Place};
 
 use super::delta;
 
@@ -27,9 +27,12 @@ struct Entry {
     key: u16,
     value: u16,
     table: u8,
+    partition: u8,
     deleted: bool,
     /// The committed table has the key.
     stored: bool,
+    /// The value is an operand: the committed one is not in it yet (see [`super::merge`]).
+    pending: bool,
 }
 
 impl Entry {
@@ -38,6 +41,18 @@ impl Entry {
         i32::from(!self.deleted) - i32::from(self.stored)
     }
 }
+
+/// An entry that holds an operand of a [merge](super::merge).
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    entry: u32,
+    /// When its first operand came: a row that had expired then does not count.
+    since: Nanos,
+    onto: Onto,
+}
+
+/// Merges an operand, the second, into the committed value, the first; the result stands in the second.
+pub(super) type Onto = fn(&[u8], &mut [u8]);
 
 /// How an entry was before the running transaction overwrote it. Its value stands at the end of the undo bytes.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +83,8 @@ pub struct WriteSet {
     growth: [i32; MAX_TABLES],
     read: PartitionSet,
     written: PartitionSet,
+    /// Entries that hold operands, in the order of the entries.
+    pending: Vec<Pending>,
 }
 
 /// Where a transaction began, to go back to.
@@ -90,6 +107,7 @@ impl Default for WriteSet {
             growth: [0; MAX_TABLES],
             read: PartitionSet::default(),
             written: PartitionSet::default(),
+            pending: Vec::new(),
         }
     }
 }
@@ -108,6 +126,7 @@ impl WriteSet {
         }
         self.entries.clear();
         self.bytes.clear();
+        self.pending.clear();
         self.keep();
         self.read = PartitionSet::default();
         self.written = PartitionSet::default();
@@ -160,6 +179,7 @@ impl WriteSet {
             self.growth[usize::from(entry.table)] -= entry.growth();
         }
         self.bytes.truncate(savepoint.bytes);
+        while self.pending.pop_if(|pending| pending.entry as usize >= savepoint.entries).is_some() {}
         self.read = savepoint.read;
         self.written = savepoint.written;
     }
@@ -169,7 +189,7 @@ impl WriteSet {
     }
 
     #[inline]
-    fn position(&self, table: u8, hash: u64, key: &[u8]) -> Option<usize> {
+    pub(super) fn position(&self, table: u8, hash: u64, key: &[u8]) -> Option<usize> {
         let mut at = self.chains[chain(hash)];
         while let Some(entry) = self.entries.get(at as usize) {
             if entry.hash == hash && entry.table == table && self.key_of(entry) == key {
@@ -199,8 +219,15 @@ impl WriteSet {
         self.growth[usize::from(table)] as isize
     }
 
-    /// Notes a change of a row with values of `value_bytes`. `stored` says whether the committed table has the key.
-    pub(crate) fn write(&mut self, change: &Change<'_>, place: Place, value_bytes: usize, stored: bool) {
+    /// Notes a change of a row with values of `value_bytes`, and returns its entry. `stored` says whether the committed
+    /// table has the key.
+    pub(crate) fn write(
+        &mut self,
+        change: &Change<'_>,
+        place: Place,
+        value_bytes: usize,
+        stored: bool,
+    ) -> usize {
         self.written.insert(place.partition);
         let at = match self.position(change.table, place.hash, change.key) {
             Some(at) => self.note_undo(at),
@@ -214,6 +241,18 @@ impl WriteSet {
             let to = entry.at as usize + usize::from(entry.key);
             self.bytes[to..to + value.len()].copy_from_slice(value);
         }
+        at
+    }
+
+    /// What was saved of an entry's value, to undo the running transaction.
+    pub(super) fn saved_values(&mut self, of: u32) -> impl Iterator<Item = &mut [u8]> {
+        let (entries, mut rest) = (&self.entries, &mut self.undo_bytes[..]);
+        self.undo.iter().filter_map(move |undo| {
+            let len = usize::from(entries[undo.entry as usize].value);
+            let (saved, after) = std::mem::take(&mut rest).split_at_mut(len);
+            rest = after;
+            (undo.entry == of).then_some(saved)
+        })
     }
 
     /// Saves an entry's value, and returns the entry.
@@ -239,14 +278,61 @@ impl WriteSet {
             key: change.key.len() as u16,
             value: value_bytes as u16,
             table: change.table,
+            partition: place.partition as u8,
             deleted: !stored,
             stored,
+            pending: false,
         });
         self.entries.len() - 1
     }
 
-    /// Appends the delta: for each key its last change.
+    /// Whether there are operands.
+    #[inline]
+    pub(super) fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Notes that a new entry holds an operand, since the time `since`.
+    pub(super) fn pend(&mut self, entry: usize, since: Nanos, onto: Onto) {
+        self.entries[entry].pending = true;
+        self.pending.push(Pending { entry: entry as u32, since, onto });
+    }
+
+    /// The operand of an entry that holds one, and has not expired at `now`.
+    pub(super) fn operand(&self, at: usize, now: Nanos) -> Option<&[u8]> {
+        let entry = &self.entries[at];
+        let value = entry.at as usize + usize::from(entry.key);
+        (entry.pending && entry.expires > now).then(|| &self.bytes[value..value + usize::from(entry.value)])
+    }
+
+    /// Merges everything that is pending into what is committed. What was saved to undo it is merged, too, so that this
+    /// stays when the running transaction is undone: it changes no meaning.
+    pub(super) fn settle(&mut self, state: &dyn AnyState, held: &Held) {
+        let mut pending = std::mem::take(&mut self.pending);
+        for Pending { entry: at, since, onto } in pending.drain(..) {
+            let entry = &mut self.entries[at as usize];
+            entry.pending = false;
+            let (key, value) = self.bytes[entry.at as usize..].split_at_mut(usize::from(entry.key));
+            let table = state.table(usize::from(entry.table));
+            let row = table.and_then(|table| {
+                table.look_up(Place { hash: entry.hash, partition: usize::from(entry.partition) }, key, held)
+            });
+            let Some((committed, expires)) = row else { continue };
+            entry.stored = true;
+            self.growth[usize::from(entry.table)] -= 1;
+            if expires > since {
+                onto(committed, &mut value[..usize::from(entry.value)]);
+                self.saved_values(at).for_each(|saved| onto(committed, saved));
+            }
+        }
+        self.pending = pending;
+    }
+
+    /// Appends the delta: for each key its last change. Nothing may be pending: see [`Workspace::settle`].
+    ///
+    /// [`Workspace::settle`]: super::Workspace::settle
     pub fn encode(&self, out: &mut Vec<u8>) {
+        debug_assert!(!self.is_pending(), "operands are no values");
         for entry in &self.entries {
             let value = entry.at as usize + usize::from(entry.key);
             let bytes = &self.bytes[value..value + usize::from(entry.value)];

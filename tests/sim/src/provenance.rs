@@ -32,6 +32,8 @@ state! {
         cells: u64 => Cell [1_000],
         /// Rows that expire, so that sweeps have work.
         fleeting: u64 => u64 [4],
+        /// Sums of the names of the transactions that have merged theirs in.
+        sums: u64 => u64 [4],
     }
 }
 
@@ -62,6 +64,8 @@ pub struct Script {
     pub touches: Vec<(u64, bool)>,
     /// The key of a row to write that expires.
     pub fleeting: Option<u64>,
+    /// The key of a sum to merge into, and whether in front of all else or behind it.
+    pub sum: Option<(u64, bool)>,
     /// The end.
     pub fate: Fate,
 }
@@ -85,7 +89,10 @@ impl Script {
             2 => Fate::Drop,
             _ => Fate::Forward,
         };
-        Script { touches, fleeting, fate }
+        // The checkers know of what has written a cell.
+        let sum = (pick.below(2) == 0 && touches.iter().any(|(_, writes)| *writes))
+            .then(|| (pick.below(2), pick.below(2) == 0));
+        Script { touches, fleeting, sum, fate }
     }
 }
 
@@ -168,6 +175,11 @@ impl Nf for Provenance {
         let id = self.begin(lane, packet, &path, state, txn);
         append(frame, id);
         let (mut read, mut written) = (Vec::new(), Vec::new());
+        let sum = |first: bool, txn: &mut Txn<'_>| match script.sum {
+            Some((key, is_first)) if is_first == first => txn.merge(&state.sums, key, id),
+            _ => Ok(()),
+        };
+        sum(true, txn)?;
         for &(key, writes) in &script.touches {
             let old = txn.peek(&state.cells, &key)?.map_or(Cell::default(), |cell| *cell);
             read.push((key, old));
@@ -181,6 +193,7 @@ impl Nf for Provenance {
             txn.put_for(&state.fleeting, key, id, FLEETING)?;
             fleeting = Some((key, id, txn.now().saturating_add(FLEETING)));
         }
+        sum(false, txn)?;
         match script.fate {
             Fate::Abort => return Err(Abort { reason: "on_purpose" }),
             Fate::Answer if path.len() < 4 => {

@@ -15,6 +15,7 @@ struct Model {
     cells: BTreeMap<u64, Cell>,
     /// Values and when they expire.
     fleeting: BTreeMap<u64, (u64, u64)>,
+    sums: BTreeMap<u64, u64>,
 }
 
 impl Model {
@@ -35,6 +36,10 @@ impl Model {
             if writes {
                 self.cells.insert(key, old.written_by(id));
             }
+        }
+        if let Some((key, _)) = script.sum {
+            let sum = self.sums.entry(key).or_default();
+            *sum = sum.wrapping_add(id);
         }
         if let (Some(key), Some((_, value, expires))) = (script.fleeting, done.fleeting) {
             self.fleeting.insert(key, (value, expires));
@@ -64,6 +69,14 @@ pub(super) fn check(scene: &impl Scene, entries: &Entries, now: u64) -> Result<(
                     format!("key {key} of stage {stage} is {found:?}, the model has {expected:?}"),
                 );
             }
+        }
+        let sums = &store.state.downcast::<Cells>().expect("worlds run provenance").sums;
+        let (found, expected) = (sums.rows(), Vec::from_iter(model.sums));
+        if found != expected {
+            return broken(
+                "closure",
+                format!("sums of stage {stage} are {found:x?}, the model has {expected:x?}"),
+            );
         }
         let (found, live) =
             (live_rows(store, scene.plan().layout.partitions, now), |row: &(u64, u64)| row.1 > now);
