@@ -57,18 +57,14 @@ impl Flow {
     }
 
     /// The flow of the packet whose headers are known; `None` without IP.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn of(frame: &[u8], layers: &Layers) -> Option<Flow> {
-        let l4 = match layers.l4_offset() {
-            Some(at) => L4::Header(at),
-            None => L4::Absent,
-        };
-        Flow::read(frame, layers, layers.l3(), layers.l3_offset(), layers.protocol()?, l4)
+        Flow::read(frame, layers, layers.l3(), layers.l3_offset(), layers.protocol()?, L4::of(layers))
     }
 
     /// The flow of a packet at `at` anywhere in `frame`, on the VLANs of `layers`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(
         frame: &[u8],
         layers: &Layers,
@@ -129,6 +125,7 @@ impl Flow {
     }
 
     /// The flow of the answers.
+    #[inline(always)]
     #[must_use]
     pub fn reverse(self) -> Flow {
         Flow {
@@ -140,6 +137,17 @@ impl Flow {
         }
     }
 
+    /// The smaller of the flow and its [`reverse`](Self::reverse), as a key that both directions share, and whether that
+    /// is the flow itself.
+    #[inline(always)]
+    #[must_use]
+    pub fn ordered(self) -> (Flow, bool) {
+        let end = |octets: [u8; 16], port: U16| (u128::from_be_bytes(octets), port.get());
+        let source = end(self.source, self.source_port);
+        let is_first = source <= end(self.destination, self.destination_port);
+        (if is_first { self } else { self.reverse() }, is_first)
+    }
+
     /// The flow with its ports zeroed: the same for all fragments of an IPv4 datagram.
     #[must_use]
     pub fn without_ports(self) -> Flow {
@@ -147,6 +155,7 @@ impl Flow {
     }
 
     /// Whether the packets are IPv4.
+    #[inline]
     #[must_use]
     pub fn is_ipv4(&self) -> bool {
         self.tags & IPV4 != 0
@@ -159,30 +168,35 @@ impl Flow {
     }
 
     /// Sender's address.
+    #[inline]
     #[must_use]
     pub fn source(&self) -> IpAddr {
         self.address(self.source)
     }
 
     /// Receiver's address.
+    #[inline]
     #[must_use]
     pub fn destination(&self) -> IpAddr {
         self.address(self.destination)
     }
 
     /// Sender's port, host byte order; a request's identifier.
+    #[inline]
     #[must_use]
     pub fn source_port(&self) -> u16 {
         self.source_port.get()
     }
 
     /// Receiver's port, host byte order; a reply's identifier.
+    #[inline]
     #[must_use]
     pub fn destination_port(&self) -> u16 {
         self.destination_port.get()
     }
 
     /// IP protocol number.
+    #[inline]
     #[must_use]
     pub fn protocol(&self) -> u8 {
         self.protocol
@@ -219,6 +233,7 @@ impl Flow {
         }
     }
 
+    #[inline]
     fn address(&self, octets: [u8; 16]) -> IpAddr {
         let [.., a, b, c, d] = octets;
         if self.is_ipv4() { Ipv4Addr::new(a, b, c, d).into() } else { Ipv6Addr::from(octets).into() }
@@ -234,9 +249,15 @@ pub(super) enum L4 {
 }
 
 impl L4 {
-    /// Both ports, and whether they are an ICMP query's identifier.
+    /// That of a frame.
     #[inline]
-    fn ports(self, frame: &[u8], l3: L3, protocol: u8) -> Option<([U16; 2], u8)> {
+    pub(super) fn of(layers: &Layers) -> L4 {
+        layers.l4_offset().map_or(L4::Absent, L4::Header)
+    }
+
+    /// Both ports, and whether they are an ICMP query's identifier.
+    #[inline(always)]
+    pub(super) fn ports(self, frame: &[u8], l3: L3, protocol: u8) -> Option<([U16; 2], u8)> {
         let L4::Header(at) = self else { return Some(([U16::ZERO; 2], 0)) };
         let Some(version) = super::icmp_version(l3, protocol) else {
             return Some((*view(frame, at)?, 0));
@@ -251,6 +272,7 @@ impl L4 {
 }
 
 /// The IPv4 address as `::ffff:a.b.c.d`.
+#[inline]
 fn mapped([a, b, c, d]: [u8; 4]) -> [u8; 16] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, a, b, c, d]
 }
