@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::cells::Cells;
@@ -28,6 +27,14 @@ struct Row<K, V> {
     key: K,
     value: V,
     expires: Nanos,
+}
+
+impl<K: Plain, V> Row<K, V> {
+    /// Whether this is the row of a key: a key is its bytes.
+    #[inline(always)]
+    fn is_of(&self, key: &K) -> bool {
+        self.key.as_bytes() == key.as_bytes()
+    }
 }
 
 /// A table of a store. Network functions read and write it through their transaction only.
@@ -82,17 +89,23 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
     }
 
     /// Where `key` lives.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn place(&self, key: &K) -> Place {
         self.placement.place(key.as_bytes())
     }
 
     /// The committed row of a key, with the moment it expires.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn row(&self, place: Place, key: &K, held: &Held) -> Option<(&V, Nanos)> {
         let rows = self.partitions.read(place.partition, held);
-        let row = rows.find(place.hash, |row| row.key == *key)?;
+        let row = rows.find(place.hash, |row| row.is_of(key))?;
         Some((&row.value, row.expires))
+    }
+
+    /// Puts a row of a new key in.
+    #[inline(never)]
+    fn insert(&self, rows: &mut HashTable<Row<K, V>>, hash: u64, row: Row<K, V>) {
+        rows.insert_unique(hash, row, |row| self.place(&row.key).hash);
     }
 
     /// The rows of one partition that have expired at `now`, in the order of (expiry, key), at most `most`.
@@ -204,24 +217,22 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
 
     fn apply(&self, change: &Change<'_>, held: &Held) {
         let Ok(key) = K::read_from_bytes(change.key) else { return };
-        let place = self.placement.place(change.key);
-        let hash_of = |row: &Row<K, V>| self.placement.place(row.key.as_bytes()).hash;
+        let place = self.place(&key);
         let grown = self.partitions.write(place.partition, held, |rows| match change.value {
             Some(value) => {
                 let Ok(value) = V::read_from_bytes(value) else { return 0 };
-                let row = Row { key, value, expires: change.expires };
-                match rows.entry(place.hash, |row| row.key == key, hash_of) {
-                    Entry::Occupied(mut entry) => {
-                        *entry.get_mut() = row;
+                match rows.find_mut(place.hash, |row| row.is_of(&key)) {
+                    Some(row) => {
+                        (row.value, row.expires) = (value, change.expires);
                         0
                     }
-                    Entry::Vacant(entry) => {
-                        entry.insert(row);
+                    None => {
+                        self.insert(rows, place.hash, Row { key, value, expires: change.expires });
                         1
                     }
                 }
             }
-            None => rows.find_entry(place.hash, |row| row.key == key).map_or(0, |entry| {
+            None => rows.find_entry(place.hash, |row| row.is_of(&key)).map_or(0, |entry| {
                 entry.remove();
                 -1
             }),
@@ -235,8 +246,7 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 
     fn reserve(&self, partition: usize, rows: usize, held: &Held) {
-        let hash_of = |row: &Row<K, V>| self.placement.place(row.key.as_bytes()).hash;
-        self.partitions.write(partition, held, |table| table.reserve(rows, hash_of));
+        self.partitions.write(partition, held, |table| table.reserve(rows, |row| self.place(&row.key).hash));
     }
 
     fn visit(&self, partition: usize, held: &Held, visit: &mut dyn FnMut(Change<'_>)) {
