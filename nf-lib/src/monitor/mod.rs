@@ -132,32 +132,45 @@ impl Nf for Monitor {
     }
 
     fn process(&self, frame: &mut Frame<'_>, state: &MonitorState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
-        let layers = Layers::parse(frame.bytes())?;
-        let bytes = layers.l3_length() as u64;
-        let flow = Flow::of(frame.bytes(), &layers);
-        let tracked = match flow {
-            Some(flow) => count(state, txn, flow, bytes)?,
-            None => true,
-        };
-        txn.update(&state.totals, GROUP, |totals| {
-            let mut totals = totals.unwrap_or_default();
-            totals.all.add(bytes);
-            totals.non_ip += u64::from(flow.is_none());
-            if !tracked {
-                totals.untracked.add(bytes);
-            }
-            totals
-        })?;
-        Ok(Verdict::Forward)
+        match Layers::plain(frame.bytes()) {
+            Some(layers) => count(frame.bytes(), &layers, state, txn),
+            None => count_any(frame.bytes(), state, txn),
+        }
     }
 }
 
+#[inline(never)]
+fn count_any(frame: &[u8], state: &MonitorState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+    count(frame, &Layers::parse_any(frame)?, state, txn)
+}
+
+#[inline(always)] // for plain packets, whose layers are known, and for all others
+fn count(frame: &[u8], layers: &Layers, state: &MonitorState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+    let bytes = layers.l3_length() as u64;
+    let flow = Flow::of(frame, layers);
+    let tracked = match flow {
+        Some(flow) => count_flow(state, txn, flow, bytes)?,
+        None => true,
+    };
+    txn.update(&state.totals, GROUP, |totals| {
+        let mut totals = totals.unwrap_or_default();
+        totals.all.add(bytes);
+        totals.non_ip += u64::from(flow.is_none());
+        if !tracked {
+            totals.untracked.add(bytes);
+        }
+        totals
+    })?;
+    Ok(Verdict::Forward)
+}
+
 /// Counts a packet to its flow's row, and says whether there is one.
-fn count(state: &MonitorState, txn: &mut Txn<'_>, flow: Flow, bytes: u64) -> TxnResult<bool> {
-    let key = flow.min(flow.reverse());
+#[inline(always)]
+fn count_flow(state: &MonitorState, txn: &mut Txn<'_>, flow: Flow, bytes: u64) -> TxnResult<bool> {
+    let (key, is_sent) = flow.ordered();
     let counted = txn.update(&state.flows, key, |row| {
         let mut row = row.unwrap_or_default();
-        let counter = if flow == key { &mut row.sent } else { &mut row.received };
+        let counter = if is_sent { &mut row.sent } else { &mut row.received };
         counter.add(bytes);
         row
     });
