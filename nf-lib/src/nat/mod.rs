@@ -147,12 +147,13 @@ impl Nat {
             L3::Ipv6 => return Ok(Verdict::Drop("not_ipv4")),
             L3::Arp | L3::Other(_) => return Ok(self.config.other.verdict("not_ipv4")),
         }
-        let end = |side| Endpoint::of(frame.bytes(), layers, side).ok_or(Malformed::NotIp);
+        let (bytes, direction) = (frame.bytes(), frame.direction());
+        let end = |side| Endpoint::of(bytes, layers, side).ok_or(Malformed::NotIp);
         let (source, destination) = (end(Side::Source)?, end(Side::Destination)?);
-        if let Some(reason) = self.untranslatable(&source, &destination, layers, frame.direction()) {
+        if let Some(reason) = self.untranslatable(&source, &destination, layers, direction) {
             return Ok(Verdict::Drop(reason));
         }
-        match (layers.icmp_role(frame.bytes()), frame.direction()) {
+        match (layers.icmp_role(bytes), direction) {
             (Some(IcmpRole::Error), _) => error::translate(frame, *layers, destination.address(), state, txn),
             (Some(IcmpRole::Other), _) => Ok(Verdict::Drop("icmp_unsupported")),
             // Mappings are opened by requests from the inside: nobody outside may ask, nobody inside has to answer.
@@ -165,7 +166,7 @@ impl Nat {
     }
 
     /// Why a packet is not even looked up.
-    #[inline]
+    #[inline(always)]
     fn untranslatable(
         &self,
         source: &Endpoint,
@@ -237,6 +238,7 @@ fn inbound(
 }
 
 /// Whether a packet is a TCP segment with SYN, FIN or RST, after which the connection is in transition.
+#[inline(always)]
 fn opens_or_closes(bytes: &[u8], layers: &Layers) -> bool {
     let header = layers.l4_offset().filter(|_| layers.protocol() == Some(protocol::TCP));
     let header = header.and_then(|at| TcpHeader::view(bytes, at).ok());

@@ -33,8 +33,17 @@ impl<K: Plain, V> Row<K, V> {
     /// Whether this is the row of a key: a key is its bytes.
     #[inline(always)]
     fn is_of(&self, key: &K) -> bool {
-        self.key.as_bytes() == key.as_bytes()
+        differ(self.key.as_bytes(), key.as_bytes()) == 0
     }
+}
+
+/// The bits in which two keys of one length differ, folded into a word: where the length is known, no call and no loop.
+#[inline(always)]
+fn differ(a: &[u8], b: &[u8]) -> u64 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let words = a.iter().zip(b).map(|(a, b)| u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b));
+    let rest = a_rest.iter().zip(b_rest).map(|(a, b)| u64::from(a ^ b));
+    words.chain(rest).fold(0, |bits, more| bits | more)
 }
 
 /// A table of a store. Network functions read and write it through their transaction only.
@@ -102,10 +111,19 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
         Some((&row.value, row.expires))
     }
 
-    /// Puts a row of a new key in.
+    /// Puts a row of a new key in, and says how many rows came.
     #[inline(never)]
-    fn insert(&self, rows: &mut HashTable<Row<K, V>>, hash: u64, row: Row<K, V>) {
-        rows.insert_unique(hash, row, |row| self.place(&row.key).hash);
+    fn insert(
+        &self,
+        rows: &mut HashTable<Row<K, V>>,
+        hash: u64,
+        key: K,
+        value: &[u8],
+        expires: Nanos,
+    ) -> isize {
+        let Ok(value) = V::read_from_bytes(value) else { return 0 };
+        rows.insert_unique(hash, Row { key, value, expires }, |row| self.place(&row.key).hash);
+        1
     }
 
     /// The rows of one partition that have expired at `now`, in the order of (expiry, key), at most `most`.
@@ -204,7 +222,10 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 
     fn place_of(&self, key: &[u8]) -> Place {
-        self.placement.place(key)
+        match K::read_from_bytes(key) {
+            Ok(key) => self.place(&key), // a length that is known is hashed faster
+            Err(_) => self.placement.place(key),
+        }
     }
 
     fn outside(&self) -> Held {
@@ -217,21 +238,19 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
 
     fn apply(&self, change: &Change<'_>, held: &Held) {
         let Ok(key) = K::read_from_bytes(change.key) else { return };
+        if change.value.is_some_and(|value| value.len() != size_of::<V>()) {
+            return;
+        }
         let place = self.place(&key);
         let grown = self.partitions.write(place.partition, held, |rows| match change.value {
-            Some(value) => {
-                let Ok(value) = V::read_from_bytes(value) else { return 0 };
-                match rows.find_mut(place.hash, |row| row.is_of(&key)) {
-                    Some(row) => {
-                        (row.value, row.expires) = (value, change.expires);
-                        0
-                    }
-                    None => {
-                        self.insert(rows, place.hash, Row { key, value, expires: change.expires });
-                        1
-                    }
+            Some(value) => match rows.find_mut(place.hash, |row| row.is_of(&key)) {
+                Some(row) => {
+                    row.value.as_mut_bytes().copy_from_slice(value);
+                    row.expires = change.expires;
+                    0
                 }
-            }
+                None => self.insert(rows, place.hash, key, value, change.expires),
+            },
             None => rows.find_entry(place.hash, |row| row.is_of(&key)).map_or(0, |entry| {
                 entry.remove();
                 -1

@@ -261,7 +261,7 @@ impl<'a> Txn<'a> {
     ///
     /// # Errors
     /// As [`Txn::put`].
-    #[inline]
+    #[inline(always)]
     pub fn update<K: Plain + Eq, V: Plain>(
         &mut self,
         table: &Table<K, V>,
@@ -347,7 +347,7 @@ impl<'a> Txn<'a> {
     }
 
     /// Notes a change of the key at `spot`, whose partition is claimed to write.
-    #[inline]
+    #[inline(always)]
     fn write<K: Plain + Eq, V: Plain>(
         &mut self,
         table: &Table<K, V>,
@@ -374,6 +374,7 @@ impl<'a> Txn<'a> {
     }
 
     /// Makes sure that the new row of a key has a place.
+    #[cold]
     fn find_room<K: Plain + Eq, V: Plain>(
         &mut self,
         table: &Table<K, V>,

@@ -181,7 +181,9 @@ impl WriteSet {
     pub(crate) fn position(&self, table: u8, hash: u64, key: &[u8]) -> Option<Position> {
         let mut at = self.chains[chain(hash)];
         while let Some(entry) = self.entries.get(at as usize) {
-            if entry.hash == hash && entry.table == table && self.key_of(entry) == key {
+            // The keys of a table have one length.
+            if entry.hash == hash && entry.table == table && self.bytes[entry.at as usize..].starts_with(key)
+            {
                 return Some(Position(at));
             }
             at = entry.next;
@@ -275,12 +277,11 @@ impl WriteSet {
 
     /// Appends the delta: for each key its last change.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        out.reserve(self.delta_bytes());
         for entry in &self.entries {
-            let value = entry.at as usize + usize::from(entry.key);
-            let bytes = &self.bytes[value..value + usize::from(entry.value)];
-            let value = (!entry.deleted).then_some(bytes);
-            let (key, expires) = (self.key_of(entry), entry.expires);
-            delta::put_change(out, &Change { table: entry.table, key, value, expires });
+            let (at, key, value) = (entry.at as usize, usize::from(entry.key), usize::from(entry.value));
+            delta::put_head(out, entry.table, entry.deleted, entry.expires);
+            out.extend_from_slice(&self.bytes[at..at + key + if entry.deleted { 0 } else { value }]);
         }
     }
 }

@@ -34,7 +34,7 @@ impl Sum {
     #[inline]
     #[must_use]
     pub const fn word(self, word: u16) -> Sum {
-        Sum(fold32(self.0 + word as u64))
+        Sum(self.0 + word as u64) // 2^47 of them fit
     }
 
     /// The pseudo header of IPv4 (RFC 9293 §3.1, RFC 768): addresses, protocol, L4 length in bytes.

@@ -335,7 +335,7 @@ impl Layers {
     }
 
     /// The role of the ICMP message in `frame`, if it is one. `frame` must be the parsed one.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn icmp_role(&self, frame: &[u8]) -> Option<IcmpRole> {
         let version = self.icmp_version()?;
