@@ -30,11 +30,17 @@ struct Row<K, V> {
 }
 
 impl<K: Plain, V> Row<K, V> {
-    /// Whether this is the row of a key: a key is its bytes.
+    /// Whether this is the row of a key, given as bytes.
     #[inline(always)]
-    fn is_of(&self, key: &K) -> bool {
-        differ(self.key.as_bytes(), key.as_bytes()) == 0
+    fn is_of(&self, key: &[u8]) -> bool {
+        differ(self.key.as_bytes(), key) == 0
     }
+}
+
+/// A key's bytes as a slice whose length is known when this is compiled, so that it is hashed and compared without a loop.
+#[inline(always)]
+fn whole_key<K>(key: &[u8]) -> Option<&[u8]> {
+    if key.len() == size_of::<K>() { Some(&key[..size_of::<K>()]) } else { None }
 }
 
 /// The bits in which two keys of one length differ, folded into a word: where the length is known, no call and no loop.
@@ -107,7 +113,7 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
     #[inline(always)]
     pub(crate) fn row(&self, place: Place, key: &K, held: &Held) -> Option<(&V, Nanos)> {
         let rows = self.partitions.read(place.partition, held);
-        let row = rows.find(place.hash, |row| row.is_of(key))?;
+        let row = rows.find(place.hash, |row| row.is_of(key.as_bytes()))?;
         Some((&row.value, row.expires))
     }
 
@@ -117,11 +123,11 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
         &self,
         rows: &mut HashTable<Row<K, V>>,
         hash: u64,
-        key: K,
+        key: &[u8],
         value: &[u8],
         expires: Nanos,
     ) -> isize {
-        let Ok(value) = V::read_from_bytes(value) else { return 0 };
+        let (Ok(key), Ok(value)) = (K::read_from_bytes(key), V::read_from_bytes(value)) else { return 0 };
         rows.insert_unique(hash, Row { key, value, expires }, |row| self.place(&row.key).hash);
         1
     }
@@ -222,10 +228,7 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 
     fn place_of(&self, key: &[u8]) -> Place {
-        match K::read_from_bytes(key) {
-            Ok(key) => self.place(&key), // a length that is known is hashed faster
-            Err(_) => self.placement.place(key),
-        }
+        self.placement.place(whole_key::<K>(key).unwrap_or(key))
     }
 
     fn outside(&self) -> Held {
@@ -237,13 +240,13 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 
     fn apply(&self, change: &Change<'_>, held: &Held) {
-        let Ok(key) = K::read_from_bytes(change.key) else { return };
+        let Some(key) = whole_key::<K>(change.key) else { return };
         if change.value.is_some_and(|value| value.len() != size_of::<V>()) {
             return;
         }
-        let place = self.place(&key);
+        let place = self.placement.place(key);
         let grown = self.partitions.write(place.partition, held, |rows| match change.value {
-            Some(value) => match rows.find_mut(place.hash, |row| row.is_of(&key)) {
+            Some(value) => match rows.find_mut(place.hash, |row| row.is_of(key)) {
                 Some(row) => {
                     row.value.as_mut_bytes().copy_from_slice(value);
                     row.expires = change.expires;
@@ -251,7 +254,7 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
                 }
                 None => self.insert(rows, place.hash, key, value, change.expires),
             },
-            None => rows.find_entry(place.hash, |row| row.is_of(&key)).map_or(0, |entry| {
+            None => rows.find_entry(place.hash, |row| row.is_of(key)).map_or(0, |entry| {
                 entry.remove();
                 -1
             }),
