@@ -46,10 +46,17 @@ fn whole_key<K>(key: &[u8]) -> Option<&[u8]> {
 /// The bits in which two keys of one length differ, folded into a word: where the length is known, no call and no loop.
 #[inline(always)]
 fn differ(a: &[u8], b: &[u8]) -> u64 {
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    let words = a.iter().zip(b).map(|(a, b)| u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b));
-    let rest = a_rest.iter().zip(b_rest).map(|(a, b)| u64::from(a ^ b));
-    words.chain(rest).fold(0, |bits, more| bits | more)
+    let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+    let (mut bits, mut at) = (0, 0);
+    while at + 8 <= a.len() {
+        bits |= word(&a[at..]) ^ word(&b[at..]);
+        at += 8;
+    }
+    while at < a.len() {
+        bits |= u64::from(a[at] ^ b[at]);
+        at += 1;
+    }
+    bits
 }
 
 /// A table of a store. Network functions read and write it through their transaction only.

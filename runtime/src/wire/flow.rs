@@ -5,7 +5,9 @@ use core::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, byteorder::network_endian::U16};
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, byteorder::network_endian::U16, transmute,
+};
 
 use super::{
     Endpoint, Malformed,
@@ -85,15 +87,8 @@ impl Flow {
             L3::Arp | L3::Other(_) => return None,
         };
         let (ports, query) = l4.ports(frame, l3, protocol)?;
-        Some(Flow {
-            source,
-            destination,
-            source_port: ports[0],
-            destination_port: ports[1],
-            vlans: layers.vlan_ids().map(U16::new),
-            protocol,
-            tags: version | query | layers.vlan_count() as u8,
-        })
+        let tags = version | query | layers.vlan_count() as u8;
+        Some(Words::new(source, destination, ports, layers.vlan_ids(), protocol, tags).into_flow())
     }
 
     /// A flow without VLAN tags. For ICMP it is a query: the identifier is a request's source port or
@@ -128,13 +123,8 @@ impl Flow {
     #[inline(always)]
     #[must_use]
     pub fn reverse(self) -> Flow {
-        Flow {
-            source: self.destination,
-            destination: self.source,
-            source_port: self.destination_port,
-            destination_port: self.source_port,
-            ..self
-        }
+        let words: Words = transmute!(self);
+        words.reverse().into_flow()
     }
 
     /// The smaller of the flow and its [`reverse`](Self::reverse), as a key that both directions share, and whether that
@@ -237,6 +227,54 @@ impl Flow {
     fn address(&self, octets: [u8; 16]) -> IpAddr {
         let [.., a, b, c, d] = octets;
         if self.is_ipv4() { Ipv4Addr::new(a, b, c, d).into() } else { Ipv6Addr::from(octets).into() }
+    }
+}
+
+/// A flow as it is made, turned round and read: in words. Where many small writes make a key, the processor has to wait
+/// for them before it can read a word of it.
+#[derive(FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Words {
+    source: [u8; 16],
+    destination: [u8; 16],
+    /// Both ports and both VLAN identifiers: a little-endian word.
+    ports_vlans: [u8; 8],
+    protocol_tags: [u8; 2],
+}
+
+impl Words {
+    #[inline(always)]
+    fn new(
+        source: [u8; 16],
+        destination: [u8; 16],
+        ports: [U16; 2],
+        vlans: [u16; MAX_VLAN_TAGS],
+        protocol: u8,
+        tags: u8,
+    ) -> Words {
+        let ports: [u8; 4] = transmute!(ports);
+        let [outer, inner] = vlans.map(|id| u64::from(id.swap_bytes()));
+        let ports_vlans = u64::from(u32::from_le_bytes(ports)) | outer << 32 | inner << 48;
+        let protocol_tags = u16::from(protocol) | u16::from(tags) << 8;
+        Words {
+            source,
+            destination,
+            ports_vlans: ports_vlans.to_le_bytes(),
+            protocol_tags: protocol_tags.to_le_bytes(),
+        }
+    }
+
+    #[inline(always)]
+    fn reverse(self) -> Words {
+        let word = u64::from_le_bytes(self.ports_vlans);
+        let ports = u64::from((word as u32).rotate_left(16));
+        let ports_vlans = (word & !u64::from(u32::MAX) | ports).to_le_bytes();
+        Words { source: self.destination, destination: self.source, ports_vlans, ..self }
+    }
+
+    #[inline(always)]
+    fn into_flow(self) -> Flow {
+        transmute!(self)
     }
 }
 
