@@ -29,6 +29,7 @@ enum Op {
     PutFor(usize, u8, u32, Nanos),
     Refresh(usize, u8, Nanos),
     Update(usize, u8, u32),
+    Entry(usize, u8, u32, Nanos),
     Delete(usize, u8),
     Random,
     Emit(u8),
@@ -52,6 +53,7 @@ fn ops() -> impl Strategy<Value = Op> {
             .prop_map(|(t, k, v, i)| Op::PutFor(t, k, v, i)),
         (table.clone(), key.clone(), idle).prop_map(|(t, k, i)| Op::Refresh(t, k, i)),
         (table.clone(), key.clone(), any::<u32>()).prop_map(|(t, k, v)| Op::Update(t, k, v)),
+        (table.clone(), key.clone(), any::<u32>(), 1u64..100).prop_map(|(t, k, v, i)| Op::Entry(t, k, v, i)),
         (table, key).prop_map(|(t, k)| Op::Delete(t, k)),
         Just(Op::Random),
         any::<u8>().prop_map(Op::Emit),
@@ -237,6 +239,12 @@ fn step(op: &Op, state: &Small, txn: &mut Txn<'_>, model: &mut Model, now: Nanos
             let result = txn.update(tables[t], k, |old| old.unwrap_or(7).wrapping_add(add));
             result.iter().for_each(|new| assert_eq!(*new, value));
             model.put(t, k, (value, until[t]), now, result.map(|_| ()));
+        }
+        Op::Entry(t, k, add, idle) => {
+            let entry = txn.entry(tables[t], &k).expect("a look-up never fails");
+            assert_eq!((*entry.key(), entry.value()), (k, model.rows[t].get(&k).map(|row| row.0)));
+            let value = entry.value().unwrap_or(7).wrapping_add(add);
+            model.put(t, k, (value, now + idle), now, entry.put_for(value, idle));
         }
         Op::Delete(t, k) => {
             assert_eq!(txn.delete(tables[t], &k), Ok(model.rows[t].contains_key(&k)));

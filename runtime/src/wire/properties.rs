@@ -5,9 +5,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
 use super::{
-    Flow, FrameBuilder, IcmpError, L3, Layers, Quote, Side, arp::ArpPacket, icmp_error, oracle::frames,
-    rewrite, rewrite_quoted, set_destination, set_destination_port, set_source, set_source_port,
-    symmetric_hash, verify,
+    Endpoint, Flow, FrameBuilder, IcmpError, L3, Layers, Quote, Side, arp::ArpPacket, icmp_error,
+    oracle::frames, rewrite, rewrite_quoted, set_destination, set_destination_port, set_source,
+    set_source_port, symmetric_hash, verify,
 };
 
 /// Bytes that get past the first checks more often than noise does: a good frame with random bytes
@@ -87,8 +87,12 @@ proptest! {
             if let Some(flow) = flow {
                 prop_assert_eq!(flow.reverse().reverse(), flow);
                 prop_assert_eq!(symmetric_hash(&flow), symmetric_hash(&flow.reverse()));
+                prop_assert_eq!(flow.ordered(), (flow.min(flow.reverse()), flow <= flow.reverse()));
                 let _ = flow.to_string();
             }
+            let end = |side| Endpoint::of(&frame, &layers, side);
+            prop_assert_eq!(end(Side::Source), flow.and_then(|flow| flow.source_endpoint()));
+            prop_assert_eq!(end(Side::Destination), flow.and_then(|flow| flow.destination_endpoint()));
             edit_all(&mut frame.clone(), &layers, port);
             edit_all(&mut other.clone(), &layers, port);
         }
