@@ -53,6 +53,7 @@ impl Ipv4Header {
     /// # Errors
     /// [`Malformed::TruncatedIpv4`], [`Malformed::Version`], [`Malformed::HeaderLength`],
     /// [`Malformed::TotalLengthShort`].
+    #[inline]
     pub fn view(bytes: &[u8], at: usize) -> Result<&Ipv4Header, Malformed> {
         let header: &Ipv4Header = view(bytes, at).ok_or(Malformed::TruncatedIpv4)?;
         if header.version_length >> 4 != 4 {
