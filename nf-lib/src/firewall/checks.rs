@@ -9,6 +9,7 @@ use pannier_runtime::wire::tcp::{TcpHeader, flags};
 use pannier_runtime::wire::{Flow, L3, Layers, Malformed, protocol};
 
 /// The reason to drop a packet that no sound sender makes, whatever the rules say.
+#[inline]
 pub(super) fn insane(flow: &Flow, hops_left: u8, tcp: Option<u8>) -> Option<&'static str> {
     let (source, destination) = (flow.source(), flow.destination());
     let is_broadcast = source == IpAddr::from([255; 4]);
@@ -28,6 +29,7 @@ pub(super) fn insane(flow: &Flow, hops_left: u8, tcp: Option<u8>) -> Option<&'st
 }
 
 /// The TTL or hop limit.
+#[inline]
 pub(super) fn hops_left(bytes: &[u8], layers: &Layers) -> Result<u8, Malformed> {
     match layers.l3() {
         L3::Ipv4 => Ok(Ipv4Header::view(bytes, layers.l3_offset())?.ttl),
@@ -36,12 +38,14 @@ pub(super) fn hops_left(bytes: &[u8], layers: &Layers) -> Result<u8, Malformed> 
 }
 
 /// The control bits of a TCP segment; `None` for anything else.
+#[inline]
 pub(super) fn tcp_flags(bytes: &[u8], layers: &Layers) -> Option<u8> {
     let at = layers.l4_offset().filter(|_| layers.protocol() == Some(protocol::TCP))?;
     TcpHeader::view(bytes, at).ok().map(|header| header.flags)
 }
 
 /// Whether a TCP segment asks for a new connection.
+#[inline]
 pub(super) fn is_syn(tcp: u8) -> bool {
     tcp & (flags::SYN | flags::ACK) == flags::SYN
 }

@@ -27,6 +27,7 @@ mod connection;
 mod rules;
 
 use pannier_runtime::state::{Layout, State};
+use pannier_runtime::txn::Entry;
 use pannier_runtime::wire::icmp::IcmpRole;
 use pannier_runtime::wire::tcp::flags;
 use pannier_runtime::wire::{Flow, Layers, Quote, protocol};
@@ -80,13 +81,34 @@ impl Nf for Firewall {
     }
 
     fn process(&self, frame: &mut Frame<'_>, state: &FirewallState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+        match Layers::plain(frame.bytes()) {
+            Some(layers) => self.filter(frame, &layers, state, txn),
+            None => self.filter_any(frame, state, txn),
+        }
+    }
+}
+
+impl Firewall {
+    #[inline(never)]
+    fn filter_any(&self, frame: &Frame<'_>, state: &FirewallState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+        let layers = Layers::parse_any(frame.bytes())?;
+        self.filter(frame, &layers, state, txn)
+    }
+
+    #[inline(always)] // for plain packets, whose layers are known, and for all others
+    fn filter(
+        &self,
+        frame: &Frame<'_>,
+        layers: &Layers,
+        state: &FirewallState,
+        txn: &mut Txn<'_>,
+    ) -> TxnResult<Verdict> {
         let (bytes, direction) = (frame.bytes(), frame.direction());
-        let layers = Layers::parse(bytes)?;
-        let Some(flow) = Flow::of(bytes, &layers) else {
+        let Some(flow) = Flow::of(bytes, layers) else {
             return Ok(self.config.non_ip.verdict("not_ip"));
         };
-        let tcp = tcp_flags(bytes, &layers);
-        if let Some(reason) = insane(&flow, hops_left(bytes, &layers)?, tcp) {
+        let tcp = tcp_flags(bytes, layers);
+        if let Some(reason) = insane(&flow, hops_left(bytes, layers)?, tcp) {
             return Ok(Verdict::Drop(reason));
         }
         if layers.is_later_fragment() {
@@ -94,52 +116,51 @@ impl Nf for Firewall {
         }
         let role = layers.icmp_role(bytes);
         match role {
-            Some(IcmpRole::Error) => return related(bytes, &layers, &flow, state, txn),
-            Some(IcmpRole::Other) if is_neighbour_discovery(bytes, &layers)? => {
+            Some(IcmpRole::Error) => return related(bytes, *layers, flow, state, txn),
+            Some(IcmpRole::Other) if is_neighbour_discovery(bytes, layers)? => {
                 return Ok(self.config.non_ip.verdict("not_ip"));
             }
             _ => {}
         }
         let tcp = tcp.unwrap_or_default();
-        let key = flow.min(flow.reverse());
-        let known = txn.peek(&state.connections, &key)?.map(|connection| *connection);
-        match known {
+        let (key, is_by_key) = flow.ordered();
+        let entry = txn.entry(&state.connections, &key)?;
+        match entry.value() {
             Some(connection) if connection.state != CLOSING || !is_syn(tcp) => {
-                self.follow(key, connection, &flow, tcp, state, txn)?;
+                self.follow(entry, connection, is_by_key, tcp)?;
                 Ok(Verdict::Forward)
             }
             _ if role == Some(IcmpRole::Reply) => Ok(Verdict::Drop("unsolicited_reply")),
-            _ => self.open(key, &flow, direction, tcp, state, txn),
+            _ => self.open(key, flow, direction, tcp, state, txn),
         }
     }
-}
 
-impl Firewall {
-    /// A packet of a connection: writes only where the state changes or the row's time runs out.
+    /// A packet of a connection, from the source of its key or to it: writes only where the state changes or the row's
+    /// time runs out.
+    #[inline(always)]
     fn follow(
         &self,
-        key: Flow,
+        entry: Entry<'_, '_, '_, Flow, Connection>,
         connection: Connection,
-        flow: &Flow,
+        is_by_key: bool,
         tcp: u8,
-        state: &FirewallState,
-        txn: &mut Txn<'_>,
     ) -> TxnResult<()> {
-        let from_opener = (key == *flow) == (connection.opened_by_key == 1);
-        let next = connection.next(flow.protocol(), from_opener, tcp);
-        let idle = self.config.timeouts.of(flow.protocol(), next);
+        let (protocol, from_opener) = (entry.key().protocol(), is_by_key == (connection.opened_by_key == 1));
+        let next = connection.next(protocol, from_opener, tcp);
+        let idle = self.config.timeouts.of(protocol, next);
         if next == connection.state {
-            txn.refresh(&state.connections, &key, idle)
+            entry.refresh(idle).map(drop)
         } else {
-            txn.put_for(&state.connections, key, Connection { state: next, ..connection }, idle)
+            entry.put_for(Connection { state: next, ..connection }, idle)
         }
     }
 
     /// A packet without connection: the first rule that matches decides.
+    #[inline(never)]
     fn open(
         &self,
         key: Flow,
-        flow: &Flow,
+        flow: Flow,
         direction: Direction,
         tcp: u8,
         state: &FirewallState,
@@ -149,7 +170,7 @@ impl Firewall {
         if is_midstream && self.config.midstream == Policy::Drop {
             return Ok(Verdict::Drop("no_connection"));
         }
-        let place = self.config.rules.iter().position(|rule| rule.matches(flow, direction));
+        let place = self.config.rules.iter().position(|rule| rule.matches(&flow, direction));
         let action = place.map_or(self.config.default, |place| self.config.rules[place].action);
         let number = place.map_or(NO_RULE, |place| place as u16);
         txn.update(&state.hits, number, |hits| hits.unwrap_or_default().wrapping_add(1))?;
@@ -159,7 +180,7 @@ impl Firewall {
         if flow.protocol() == protocol::TCP && tcp & flags::RST != 0 {
             return Ok(Verdict::Forward); // there is nothing left to keep
         }
-        let opened = Connection { state: NEW, opened_by_key: u8::from(key == *flow) };
+        let opened = Connection { state: NEW, opened_by_key: u8::from(key == flow) };
         let opened = Connection { state: opened.next(flow.protocol(), true, tcp), ..opened };
         let idle = self.config.timeouts.of(flow.protocol(), opened.state);
         txn.put_for(&state.connections, key, opened, idle)?;
@@ -168,15 +189,16 @@ impl Firewall {
 }
 
 /// An ICMP error: passes iff it goes to the sender of the packet that it quotes, and that packet's connection lives.
+#[inline(never)]
 fn related(
     bytes: &[u8],
-    layers: &Layers,
-    flow: &Flow,
+    layers: Layers,
+    flow: Flow,
     state: &FirewallState,
     txn: &mut Txn<'_>,
 ) -> TxnResult<Verdict> {
-    let quoted = Quote::parse(bytes, layers)?.flow();
-    let key = quoted.min(quoted.reverse());
+    let quoted = Quote::parse(bytes, &layers)?.flow();
+    let (key, _) = quoted.ordered();
     let is_related = quoted.source() == flow.destination() && txn.peek(&state.connections, &key)?.is_some();
     Ok(if is_related { Verdict::Forward } else { Verdict::Drop("unrelated_icmp_error") })
 }

@@ -154,25 +154,38 @@ impl Nf for Monitor {
     }
 
     fn process(&self, frame: &mut Frame<'_>, state: &MonitorState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
-        let layers = Layers::parse(frame.bytes())?;
-        let bytes = layers.l3_length() as u64;
-        let flow = Flow::of(frame.bytes(), &layers);
-        let tracked = match flow {
-            Some(flow) => count(state, txn, flow, bytes)?,
-            None => true,
-        };
-        let all = Counter::one(bytes);
-        let untracked = if tracked { Counter::default() } else { all };
-        txn.merge(&state.totals, GROUP, Totals { all, untracked, non_ip: u64::from(flow.is_none()) })?;
-        Ok(Verdict::Forward)
+        match Layers::plain(frame.bytes()) {
+            Some(layers) => count(frame.bytes(), &layers, state, txn),
+            None => count_any(frame.bytes(), state, txn),
+        }
     }
 }
 
+#[inline(never)]
+fn count_any(frame: &[u8], state: &MonitorState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+    count(frame, &Layers::parse_any(frame)?, state, txn)
+}
+
+#[inline(always)] // for plain packets, whose layers are known, and for all others
+fn count(frame: &[u8], layers: &Layers, state: &MonitorState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+    let bytes = layers.l3_length() as u64;
+    let flow = Flow::of(frame, layers);
+    let tracked = match flow {
+        Some(flow) => count_flow(state, txn, flow, bytes)?,
+        None => true,
+    };
+    let all = Counter::one(bytes);
+    let untracked = if tracked { Counter::default() } else { all };
+    txn.merge(&state.totals, GROUP, Totals { all, untracked, non_ip: u64::from(flow.is_none()) })?;
+    Ok(Verdict::Forward)
+}
+
 /// Counts a packet to its flow's row, and says whether there is one.
-fn count(state: &MonitorState, txn: &mut Txn<'_>, flow: Flow, bytes: u64) -> TxnResult<bool> {
-    let key = flow.canonical();
+#[inline(always)]
+fn count_flow(state: &MonitorState, txn: &mut Txn<'_>, flow: Flow, bytes: u64) -> TxnResult<bool> {
+    let (key, is_sent) = flow.ordered();
     let mut counters = FlowCounters::default();
-    let counter = if flow == key { &mut counters.sent } else { &mut counters.received };
+    let counter = if is_sent { &mut counters.sent } else { &mut counters.received };
     *counter = Counter::one(bytes);
     match txn.merge(&state.flows, key, counters) {
         Ok(()) => Ok(true),

@@ -1,6 +1,6 @@
 //! Options of the NAT.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use pannier_runtime::clock::Nanos;
@@ -105,7 +105,7 @@ impl NatConfig {
         if self.external.is_empty() {
             return Err(OptionError::at("external", "there is one address at least"));
         }
-        if let Some(address) = self.external.iter().find(|address| !is_host((**address).into())) {
+        if let Some(address) = self.external.iter().find(|address| !is_host(**address)) {
             return Err(OptionError::at("external", format!("{address} is not an address of one host")));
         }
         let twice = |at: &usize| self.external[..*at].contains(&self.external[*at]);
@@ -132,9 +132,9 @@ impl NatConfig {
 }
 
 /// Whether an address can be one host's.
-pub(super) fn is_host(address: IpAddr) -> bool {
-    let is_broadcast = address == IpAddr::from([255; 4]);
-    !(address.is_unspecified() || address.is_multicast() || address.is_loopback() || is_broadcast)
+pub(super) fn is_host(address: Ipv4Addr) -> bool {
+    let is_many = address.is_multicast() || address.is_broadcast();
+    !(address.is_unspecified() || address.is_loopback() || is_many)
 }
 
 /// How an external port is chosen.

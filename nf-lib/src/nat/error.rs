@@ -3,25 +3,24 @@
 use std::net::Ipv4Addr;
 
 use pannier_runtime::wire::verify::{L4Checksum, l4_checksum};
-use pannier_runtime::wire::{
-    Endpoint, Flow, Layers, Quote, Side, rewrite_quoted, set_destination, set_source,
-};
+use pannier_runtime::wire::{Endpoint, Layers, Quote, Side, rewrite_quoted, set_destination, set_source};
 use pannier_runtime::{Direction, Frame, Txn, TxnResult, Verdict};
 
 use super::{NatState, uneditable};
 
-/// Translates an ICMP error, or drops it by name. Nothing is changed before all checks have passed.
+/// Translates an ICMP error to `receiver`, or drops it by name. Nothing is changed before all checks have passed.
+#[inline(never)]
 pub(super) fn translate(
     frame: &mut Frame<'_>,
-    layers: &Layers,
-    flow: &Flow,
+    layers: Layers,
+    receiver: Ipv4Addr,
     state: &NatState,
     txn: &mut Txn<'_>,
 ) -> TxnResult<Verdict> {
-    if l4_checksum(frame.bytes(), layers) != L4Checksum::Right {
+    if l4_checksum(frame.bytes(), &layers) != L4Checksum::Right {
         return Ok(Verdict::Drop("bad_icmp_checksum"));
     }
-    let quote = Quote::parse(frame.bytes(), layers)?;
+    let quote = Quote::parse(frame.bytes(), &layers)?;
     if !quote.header_checksum_is_right(frame.bytes()) {
         return Ok(Verdict::Drop("bad_quoted_checksum"));
     }
@@ -29,7 +28,7 @@ pub(super) fn translate(
         return Ok(Verdict::Drop("fragment_unsupported"));
     }
     let quoted = quote.flow();
-    if quoted.source() != flow.destination() {
+    if quoted.source() != receiver {
         return Ok(Verdict::Drop("unrelated_icmp_error"));
     }
     let known = match frame.direction() {
@@ -39,7 +38,7 @@ pub(super) fn translate(
     let Some(mapped) = known.transpose()?.flatten().map(|mapped| *mapped) else {
         return Ok(Verdict::Drop("no_mapping"));
     };
-    rewrite(frame, layers, &quote, mapped)?;
+    rewrite(frame, &layers, &quote, mapped)?;
     Ok(Verdict::Forward)
 }
 

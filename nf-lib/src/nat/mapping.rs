@@ -16,6 +16,7 @@ const RANDOM_TRIES: u64 = 32;
 const ORDERED_TRIES: u64 = 1_024;
 
 /// The external endpoint of a live mapping, which is refreshed by this use.
+#[inline(always)]
 pub(super) fn used(
     state: &NatState,
     txn: &mut Txn<'_>,
@@ -30,6 +31,7 @@ pub(super) fn used(
 }
 
 /// Opens a mapping; the inner error is the reason where there is no room for it, and nothing is written then.
+#[cold]
 pub(super) fn open(
     config: &NatConfig,
     state: &NatState,

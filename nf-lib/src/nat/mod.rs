@@ -48,7 +48,7 @@ use pannier_runtime::wire::edit::Uneditable;
 use pannier_runtime::wire::icmp::IcmpRole;
 use pannier_runtime::wire::tcp::{TcpHeader, flags};
 use pannier_runtime::wire::{
-    Endpoint, Flow, IcmpError, L3, Layers, Malformed, icmp_error, protocol, rewrite_destination,
+    Endpoint, Flow, IcmpError, L3, Layers, Malformed, Side, icmp_error, protocol, rewrite_destination,
     rewrite_source,
 };
 use pannier_runtime::{Abort, Direction, Frame, Nf, Txn, TxnResult, Verdict, state};
@@ -98,24 +98,9 @@ impl Nf for Nat {
     }
 
     fn process(&self, frame: &mut Frame<'_>, state: &NatState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
-        let layers = Layers::parse(frame.bytes())?;
-        let flow = match layers.l3() {
-            L3::Ipv4 => Flow::of(frame.bytes(), &layers).ok_or(Malformed::NotIp)?,
-            L3::Ipv6 => return Ok(Verdict::Drop("not_ipv4")),
-            L3::Arp | L3::Other(_) => return Ok(self.config.other.verdict("not_ipv4")),
-        };
-        if let Some(reason) = self.untranslatable(&flow, &layers, frame.direction()) {
-            return Ok(Verdict::Drop(reason));
-        }
-        match (layers.icmp_role(frame.bytes()), frame.direction()) {
-            (Some(IcmpRole::Error), _) => error::translate(frame, &layers, &flow, state, txn),
-            (Some(IcmpRole::Other), _) => Ok(Verdict::Drop("icmp_unsupported")),
-            // Mappings are opened by requests from the inside: nobody outside may ask, nobody inside has to answer.
-            (Some(IcmpRole::Request), Direction::Inbound) | (Some(IcmpRole::Reply), Direction::Outbound) => {
-                Ok(Verdict::Drop("no_mapping"))
-            }
-            (_, Direction::Outbound) => self.outbound(frame, &layers, &flow, state, txn),
-            (_, Direction::Inbound) => inbound(frame, &layers, &flow, state, txn),
+        match Layers::plain(frame.bytes()) {
+            Some(layers) => self.translate(frame, &layers, state, txn),
+            None => self.translate_any(frame, state, txn),
         }
     }
 
@@ -138,37 +123,86 @@ impl Nf for Nat {
 }
 
 impl Nat {
+    #[inline(never)]
+    fn translate_any(
+        &self,
+        frame: &mut Frame<'_>,
+        state: &NatState,
+        txn: &mut Txn<'_>,
+    ) -> TxnResult<Verdict> {
+        let layers = Layers::parse_any(frame.bytes())?;
+        self.translate(frame, &layers, state, txn)
+    }
+
+    #[inline(always)] // for plain packets, whose layers are known, and for all others
+    fn translate(
+        &self,
+        frame: &mut Frame<'_>,
+        layers: &Layers,
+        state: &NatState,
+        txn: &mut Txn<'_>,
+    ) -> TxnResult<Verdict> {
+        match layers.l3() {
+            L3::Ipv4 => {}
+            L3::Ipv6 => return Ok(Verdict::Drop("not_ipv4")),
+            L3::Arp | L3::Other(_) => return Ok(self.config.other.verdict("not_ipv4")),
+        }
+        let (bytes, direction) = (frame.bytes(), frame.direction());
+        let end = |side| Endpoint::of(bytes, layers, side).ok_or(Malformed::NotIp);
+        let (source, destination) = (end(Side::Source)?, end(Side::Destination)?);
+        if let Some(reason) = self.untranslatable(&source, &destination, layers, direction) {
+            return Ok(Verdict::Drop(reason));
+        }
+        match (layers.icmp_role(bytes), direction) {
+            (Some(IcmpRole::Error), _) => error::translate(frame, *layers, destination.address(), state, txn),
+            (Some(IcmpRole::Other), _) => Ok(Verdict::Drop("icmp_unsupported")),
+            // Mappings are opened by requests from the inside: nobody outside may ask, nobody inside has to answer.
+            (Some(IcmpRole::Request), Direction::Inbound) | (Some(IcmpRole::Reply), Direction::Outbound) => {
+                Ok(Verdict::Drop("no_mapping"))
+            }
+            (_, Direction::Outbound) => self.outbound(frame, layers, source, state, txn),
+            (_, Direction::Inbound) => inbound(frame, layers, destination, state, txn),
+        }
+    }
+
     /// Why a packet is not even looked up.
-    fn untranslatable(&self, flow: &Flow, layers: &Layers, direction: Direction) -> Option<&'static str> {
+    #[inline(always)]
+    fn untranslatable(
+        &self,
+        source: &Endpoint,
+        destination: &Endpoint,
+        layers: &Layers,
+        direction: Direction,
+    ) -> Option<&'static str> {
         let is_outbound = direction == Direction::Outbound;
-        let own = |address: IpAddr| self.config.external.iter().any(|external| *external == address);
-        let source = flow.source();
-        let is_known = matches!(flow.protocol(), protocol::TCP | protocol::UDP | protocol::ICMP);
+        let is_known = matches!(source.protocol, protocol::TCP | protocol::UDP | protocol::ICMP);
         match () {
             () if layers.is_later_fragment() => Some("fragment_unsupported"),
             () if !is_known => Some("protocol_unsupported"),
-            () if is_outbound && own(flow.destination()) => Some("hairpin_unsupported"),
-            () if is_outbound && !config::is_host(source) => Some("source_is_no_host"),
+            () if is_outbound && self.config.external.contains(&destination.address()) => {
+                Some("hairpin_unsupported")
+            }
+            () if is_outbound && !config::is_host(source.address()) => Some("source_is_no_host"),
             () => None,
         }
     }
 
+    #[inline(always)]
     fn outbound(
         &self,
         frame: &mut Frame<'_>,
         layers: &Layers,
-        flow: &Flow,
+        inside: Endpoint,
         state: &NatState,
         txn: &mut Txn<'_>,
     ) -> TxnResult<Verdict> {
-        let inside = flow.source_endpoint().ok_or(Malformed::NotIp)?;
-        let idle = self.config.timeouts.of(flow.protocol(), opens_or_closes(frame.bytes(), layers));
+        let idle = self.config.timeouts.of(inside.protocol, opens_or_closes(frame.bytes(), layers));
         let external = match mapping::used(state, txn, &inside, idle)? {
             Some(external) => external,
             None => match mapping::open(&self.config, state, txn, inside, idle)? {
                 Ok(external) => external,
                 Err(reason) => {
-                    self.refuse(frame, layers, &inside, txn);
+                    self.refuse(frame, *layers, inside, txn);
                     return Ok(Verdict::Drop(reason));
                 }
             },
@@ -178,23 +212,24 @@ impl Nat {
     }
 
     /// Tells the sender of a packet that it may not pass (RFC 5508 R8), unless errors must not be answered.
-    fn refuse(&self, frame: &Frame<'_>, layers: &Layers, inside: &Endpoint, txn: &mut Txn<'_>) {
+    #[cold]
+    fn refuse(&self, frame: &Frame<'_>, layers: Layers, inside: Endpoint, txn: &mut Txn<'_>) {
         let mut error = [0; LONGEST_ERROR];
-        let from = self.config.address_for(inside);
-        if let Some(len) = icmp_error(frame.bytes(), layers, IcmpError::PROHIBITED, from, &mut error) {
+        let from = self.config.address_for(&inside);
+        if let Some(len) = icmp_error(frame.bytes(), &layers, IcmpError::PROHIBITED, from, &mut error) {
             txn.emit(&error[..len], frame.direction().reverse());
         }
     }
 }
 
+#[inline(always)]
 fn inbound(
     frame: &mut Frame<'_>,
     layers: &Layers,
-    flow: &Flow,
+    external: Endpoint,
     state: &NatState,
     txn: &mut Txn<'_>,
 ) -> TxnResult<Verdict> {
-    let external = flow.destination_endpoint().ok_or(Malformed::NotIp)?;
     let Some(inside) = txn.peek(&state.by_outside, &external)? else {
         return Ok(Verdict::Drop("no_mapping"));
     };
@@ -203,6 +238,7 @@ fn inbound(
 }
 
 /// Whether a packet is a TCP segment with SYN, FIN or RST, after which the connection is in transition.
+#[inline(always)]
 fn opens_or_closes(bytes: &[u8], layers: &Layers) -> bool {
     let header = layers.l4_offset().filter(|_| layers.protocol() == Some(protocol::TCP));
     let header = header.and_then(|at| TcpHeader::view(bytes, at).ok());

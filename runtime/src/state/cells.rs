@@ -58,6 +58,7 @@ impl<T> Cells<T> {
     }
 
     /// Refuses what was held when the store was not shared.
+    #[inline]
     fn accepts(&self, held: &Held) -> bool {
         held.is_in_shared() || !self.shared.load(Ordering::Relaxed)
     }
@@ -66,6 +67,7 @@ impl<T> Cells<T> {
     ///
     /// # Panics
     /// Where `held` does not cover it.
+    #[inline]
     pub(super) fn read(&self, partition: usize, held: &Held) -> &T {
         assert!(held.may_read(partition) && self.accepts(held), "partition {partition} is not claimed");
         let cell = self.cells[partition].get();
@@ -77,6 +79,7 @@ impl<T> Cells<T> {
     ///
     /// # Panics
     /// Where `held` does not cover it.
+    #[inline]
     pub(super) fn write<R>(&self, partition: usize, held: &Held, change: impl FnOnce(&mut T) -> R) -> R {
         assert!(held.may_write(partition) && self.accepts(held), "partition {partition} is not claimed");
         let cell = self.cells[partition].get();

@@ -118,11 +118,13 @@ impl Held {
         self.in_shared
     }
 
-    pub(super) fn may_read(&self, partition: usize) -> bool {
+    #[inline]
+    pub(crate) fn may_read(&self, partition: usize) -> bool {
         (self.reads | self.writes) >> partition & 1 == 1
     }
 
-    pub(super) fn may_write(&self, partition: usize) -> bool {
+    #[inline]
+    pub(crate) fn may_write(&self, partition: usize) -> bool {
         self.writes >> partition & 1 == 1
     }
 

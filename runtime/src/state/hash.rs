@@ -3,6 +3,7 @@
 /// Hashes the bytes of a key. `seed` comes from the chain file, so that nobody outside can aim at one partition.
 ///
 /// Eight bytes a step, each folded in by a 64 × 64 → 128 bit multiplication (the step of wyhash).
+#[inline(always)] // a key's length is known where it is placed
 pub fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     const K0: u64 = 0xa076_1d64_78bd_642f;
     const K1: u64 = 0xe703_7ed1_a0b4_28db;
@@ -61,6 +62,7 @@ impl Placement {
     }
 
     /// The place of a key, given as bytes.
+    #[inline(always)]
     pub fn place(self, key: &[u8]) -> Place {
         let hash = hash_bytes(self.seed, key);
         let partition = (u64::from(spread(hash)) * self.partitions) >> 32;

@@ -216,8 +216,13 @@ macro_rules! state {
                 [$(stringify!($field)),+].len()
             }
             fn table(&self, number: usize) -> Option<&dyn $crate::state::AnyTable> {
-                let tables: [&dyn $crate::state::AnyTable; _] = [$(&self.$field),+];
-                tables.get(number).copied()
+                let mut rest = number;
+                $(if rest == 0 {
+                    return Some(&self.$field);
+                }
+                rest = rest.wrapping_sub(1);)+
+                let _ = rest;
+                None
             }
             fn boxed_clone(&self) -> Box<dyn $crate::state::AnyState> {
                 Box::new(self.clone())

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::cells::Cells;
@@ -28,6 +27,36 @@ struct Row<K, V> {
     key: K,
     value: V,
     expires: Nanos,
+}
+
+impl<K: Plain, V> Row<K, V> {
+    /// Whether this is the row of a key, given as bytes.
+    #[inline(always)]
+    fn is_of(&self, key: &[u8]) -> bool {
+        differ(self.key.as_bytes(), key) == 0
+    }
+}
+
+/// A key's bytes as a slice whose length is known when this is compiled, so that it is hashed and compared without a loop.
+#[inline(always)]
+fn whole_key<K>(key: &[u8]) -> Option<&[u8]> {
+    if key.len() == size_of::<K>() { Some(&key[..size_of::<K>()]) } else { None }
+}
+
+/// The bits in which two keys of one length differ, folded into a word: where the length is known, no call and no loop.
+#[inline(always)]
+fn differ(a: &[u8], b: &[u8]) -> u64 {
+    let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+    let (mut bits, mut at) = (0, 0);
+    while at + 8 <= a.len() {
+        bits |= word(&a[at..]) ^ word(&b[at..]);
+        at += 8;
+    }
+    while at < a.len() {
+        bits |= u64::from(a[at] ^ b[at]);
+        at += 1;
+    }
+    bits
 }
 
 /// A table of a store. Network functions read and write it through their transaction only.
@@ -82,17 +111,32 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
     }
 
     /// Where `key` lives.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn place(&self, key: &K) -> Place {
         self.placement.place(key.as_bytes())
     }
 
     /// The committed row of a key, with the moment it expires.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn row(&self, place: Place, key: &K, held: &Held) -> Option<(&V, Nanos)> {
         let rows = self.partitions.read(place.partition, held);
-        let row = rows.find(place.hash, |row| row.key == *key)?;
+        let row = rows.find(place.hash, |row| row.is_of(key.as_bytes()))?;
         Some((&row.value, row.expires))
+    }
+
+    /// Puts a row of a new key in, and says how many rows came.
+    #[inline(never)]
+    fn insert(
+        &self,
+        rows: &mut HashTable<Row<K, V>>,
+        hash: u64,
+        key: &[u8],
+        value: &[u8],
+        expires: Nanos,
+    ) -> isize {
+        let (Ok(key), Ok(value)) = (K::read_from_bytes(key), V::read_from_bytes(value)) else { return 0 };
+        rows.insert_unique(hash, Row { key, value, expires }, |row| self.place(&row.key).hash);
+        1
     }
 
     /// The rows of one partition that have expired at `now`, in the order of (expiry, key), at most `most`.
@@ -191,7 +235,7 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 
     fn place_of(&self, key: &[u8]) -> Place {
-        self.placement.place(key)
+        self.placement.place(whole_key::<K>(key).unwrap_or(key))
     }
 
     fn outside(&self) -> Held {
@@ -209,25 +253,21 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 
     fn apply(&self, change: &Change<'_>, held: &Held) {
-        let Ok(key) = K::read_from_bytes(change.key) else { return };
-        let place = self.placement.place(change.key);
-        let hash_of = |row: &Row<K, V>| self.placement.place(row.key.as_bytes()).hash;
+        let Some(key) = whole_key::<K>(change.key) else { return };
+        if change.value.is_some_and(|value| value.len() != size_of::<V>()) {
+            return;
+        }
+        let place = self.placement.place(key);
         let grown = self.partitions.write(place.partition, held, |rows| match change.value {
-            Some(value) => {
-                let Ok(value) = V::read_from_bytes(value) else { return 0 };
-                let row = Row { key, value, expires: change.expires };
-                match rows.entry(place.hash, |row| row.key == key, hash_of) {
-                    Entry::Occupied(mut entry) => {
-                        *entry.get_mut() = row;
-                        0
-                    }
-                    Entry::Vacant(entry) => {
-                        entry.insert(row);
-                        1
-                    }
+            Some(value) => match rows.find_mut(place.hash, |row| row.is_of(key)) {
+                Some(row) => {
+                    row.value.as_mut_bytes().copy_from_slice(value);
+                    row.expires = change.expires;
+                    0
                 }
-            }
-            None => rows.find_entry(place.hash, |row| row.key == key).map_or(0, |entry| {
+                None => self.insert(rows, place.hash, key, value, change.expires),
+            },
+            None => rows.find_entry(place.hash, |row| row.is_of(key)).map_or(0, |entry| {
                 entry.remove();
                 -1
             }),
@@ -241,8 +281,7 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 
     fn reserve(&self, partition: usize, rows: usize, held: &Held) {
-        let hash_of = |row: &Row<K, V>| self.placement.place(row.key.as_bytes()).hash;
-        self.partitions.write(partition, held, |table| table.reserve(rows, hash_of));
+        self.partitions.write(partition, held, |table| table.reserve(rows, |row| self.place(&row.key).hash));
     }
 
     fn visit(&self, partition: usize, held: &Held, visit: &mut dyn FnMut(Change<'_>)) {

@@ -8,7 +8,7 @@
 
 use crate::clock::Nanos;
 use crate::dependency::PartitionSet;
-use crate::state::{AnyState, Change, Held, NEVER};
+use crate::state::{AnyState, AnyTable, Change, Held, NEVER};
 
 const PUT: u8 = 0;
 const PUT_EXPIRING: u8 = 1;
@@ -36,29 +36,40 @@ pub enum DeltaError {
 
 /// Appends one change.
 pub fn put_change(out: &mut Vec<u8>, change: &Change<'_>) {
-    let form = match change.value {
-        None => DELETE,
-        Some(_) if change.expires == NEVER => PUT,
-        Some(_) => PUT_EXPIRING,
-    };
-    out.push(change.table << 2 | form);
-    if form == PUT_EXPIRING {
-        out.extend_from_slice(&change.expires.to_le_bytes());
-    }
+    put_head(out, change.table, change.value.is_none(), change.expires);
     out.extend_from_slice(change.key);
     out.extend_from_slice(change.value.unwrap_or_default());
 }
 
-/// Takes the first entry off `rest`.
-fn take_change<'a>(rest: &mut &'a [u8], state: &dyn AnyState) -> Result<Change<'a>, DeltaError> {
+/// Appends what stands in front of a change's key.
+#[inline]
+pub(super) fn put_head(out: &mut Vec<u8>, table: u8, deleted: bool, expires: Nanos) {
+    let form = match (deleted, expires) {
+        (true, _) => DELETE,
+        (false, NEVER) => PUT,
+        (false, _) => PUT_EXPIRING,
+    };
+    out.push(table << 2 | form);
+    if form == PUT_EXPIRING {
+        out.extend_from_slice(&expires.to_le_bytes());
+    }
+}
+
+/// Takes the first entry off `rest`, with its table out of those that `tables` knows by number.
+#[inline]
+fn take_change<'a, 's>(
+    rest: &mut &'a [u8],
+    tables: impl Fn(usize) -> Option<&'s dyn AnyTable>,
+) -> Result<(Change<'a>, &'s dyn AnyTable), DeltaError> {
     let mut take = |len: usize| {
         let (taken, after) = rest.split_at_checked(len).ok_or(DeltaError::Truncated)?;
         *rest = after;
         Ok(taken)
     };
     let tag = take(1)?[0];
-    let table = tag >> 2;
-    let sizes = state.table(usize::from(table)).ok_or(DeltaError::UnknownTable)?.row_bytes();
+    let number = tag >> 2;
+    let table = tables(usize::from(number)).ok_or(DeltaError::UnknownTable)?;
+    let sizes = table.row_bytes();
     let mut expires = NEVER;
     match tag & 3 {
         PUT | DELETE => {}
@@ -70,7 +81,7 @@ fn take_change<'a>(rest: &mut &'a [u8], state: &dyn AnyState) -> Result<Change<'
     }
     let key = take(sizes.key)?;
     let value = if tag & 3 == DELETE { None } else { Some(take(sizes.value)?) };
-    Ok(Change { table, key, value, expires })
+    Ok((Change { table: number, key, value, expires }, table))
 }
 
 /// The changes of a delta for `state`, in order; the first damage ends them with an error.
@@ -81,11 +92,11 @@ pub fn changes<'a>(
     let mut rest = delta;
     std::iter::from_fn(move || {
         (!rest.is_empty()).then(|| {
-            let change = take_change(&mut rest, state);
+            let change = take_change(&mut rest, |number| state.table(number));
             if change.is_err() {
                 rest = &[];
             }
-            change
+            change.map(|(change, _)| change)
         })
     })
 }
@@ -95,9 +106,9 @@ pub fn changes<'a>(
 /// # Errors
 /// The first damage, or a row outside of the partitions `written`.
 pub fn check(state: &dyn AnyState, delta: &[u8], written: PartitionSet) -> Result<(), DeltaError> {
-    for change in changes(state, delta) {
-        let change = change?;
-        let table = state.table(usize::from(change.table)).ok_or(DeltaError::UnknownTable)?;
+    let mut rest = delta;
+    while !rest.is_empty() {
+        let (change, table) = take_change(&mut rest, |number| state.table(number))?;
         if !written.contains(table.place_of(change.key).partition) {
             return Err(DeltaError::ForeignPartition);
         }
@@ -154,9 +165,7 @@ fn make_room(state: &dyn AnyState, delta: &[u8], held: &Held) -> Result<(), Delt
 pub(crate) fn apply_held(state: &dyn AnyState, delta: &[u8], held: &Held) {
     let mut rest = delta;
     while !rest.is_empty() {
-        let Ok(change) = take_change(&mut rest, state) else { return };
-        if let Some(table) = state.own_table(usize::from(change.table)) {
-            table.apply(&change, held);
-        }
+        let Ok((change, table)) = take_change(&mut rest, |number| state.own_table(number)) else { return };
+        table.apply(&change, held);
     }
 }

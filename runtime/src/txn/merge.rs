@@ -90,9 +90,9 @@ impl Txn<'_> {
             None => return false,
         }
         let change = Change { table: number, key: key.as_bytes(), value: Some(value.as_bytes()), expires };
-        let at = writes.write(&change, place, size_of::<V>(), false);
+        writes.write(known, &change, place, size_of::<V>(), false);
         if known.is_none() {
-            writes.pend(at, now, onto::<V>);
+            writes.pend(now, onto::<V>);
         }
         true
     }
@@ -100,7 +100,7 @@ impl Txn<'_> {
     /// Settles what is pending, for a transaction that goes on to claim something.
     #[cold]
     pub(super) fn settle(&mut self) -> TxnResult<()> {
-        self.work.claim(self.work.writes.written(), true)?;
+        self.work.claim_all(self.work.writes.written(), true)?;
         self.work.writes.settle(self.state, &self.work.held);
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! leaves no trace. Time and random numbers come from it alone, so that a run can be recorded and replayed.
 
 pub mod delta;
+mod entry;
 mod merge;
 #[cfg(test)]
 mod model_tests;
@@ -14,6 +15,7 @@ mod write_set;
 
 use std::ops::Deref;
 
+pub use entry::Entry;
 pub use merge::Merge;
 pub use workspace::{Beginning, Workspace};
 pub use write_set::{Savepoint, WriteSet};
@@ -24,7 +26,7 @@ use crate::dependency::PartitionSet;
 use crate::packet::{Direction, Pool};
 use crate::state::{AnyState, AnyTable, Change, NEVER, Place, Plain, Table};
 use crate::wire::Malformed;
-use write_set::Found;
+use write_set::{Found, Position};
 
 /// Why a transaction was given up. It left no trace; its packet is dropped and counted under the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,7 @@ pub enum Peek<'s, V> {
 
 impl<V> Deref for Peek<'_, V> {
     type Target = V;
+    #[inline]
     fn deref(&self) -> &V {
         match self {
             Peek::Committed(value) => value,
@@ -70,13 +73,22 @@ impl<V> Deref for Peek<'_, V> {
     }
 }
 
-/// What a read found.
-struct Seen<'s, V> {
+/// Where a key is.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
     place: Place,
-    /// Whether the committed table has the key, expired or not; `None` where the unit has written it.
-    stored: Option<bool>,
+    /// Its entry, where the unit has written it.
+    entry: Option<Position>,
+    /// Whether the committed table has the key, expired or not; the entry knows better where there is one.
+    stored: bool,
+}
+
+/// What a read found.
+#[derive(Clone, Copy, Debug)]
+struct Seen<T> {
+    spot: Spot,
     /// The value, if it has not expired, and when it will.
-    row: Option<(Peek<'s, V>, Nanos)>,
+    row: Option<(T, Nanos)>,
 }
 
 /// One running transaction.
@@ -122,27 +134,48 @@ impl<'a> Txn<'a> {
         self.work.entropy.below(bound)
     }
 
-    #[inline]
-    fn read<'s, K: Plain + Eq, V: Plain>(
+    /// Looks a key up, and takes of its value what is wanted. Its partition is claimed to write where `to_write` says so.
+    #[inline(always)] // what is found stays in registers
+    fn read<'s, K: Plain + Eq, V: Plain, T>(
         &mut self,
         table: &'s Table<K, V>,
         key: &K,
-    ) -> TxnResult<Seen<'s, V>> {
+        to_write: bool,
+        take: impl Fn(Peek<'s, V>) -> T,
+    ) -> TxnResult<Seen<T>> {
         let place = table.place(key);
-        self.claim(PartitionSet::only(place.partition), false)?;
+        self.claim(place.partition, to_write)?;
         self.work.writes.note_read(place.partition);
-        let (row, stored) = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
-            Some(Found::Deleted) => (None, None),
-            Some(Found::Written(bytes, expires)) => {
-                (V::read_from_bytes(bytes).ok().map(|value| (Peek::Written(value), expires)), None)
-            }
+        let entry = self.work.writes.position(number(table), place.hash, key.as_bytes());
+        let (row, stored) = match entry {
+            Some(entry) => (self.written(entry).map(|(value, expires)| (take(value), expires)), true),
             None => {
                 let row = table.row(place, key, &self.work.held);
-                let row = row.map(|(value, expires)| (Peek::Committed(value), expires));
-                (row, Some(row.is_some()))
+                (row.map(|(value, expires)| (take(Peek::Committed(value)), expires)), row.is_some())
             }
         };
-        Ok(Seen { place, stored, row: row.filter(|(_, expires)| *expires > self.now) })
+        let row = row.filter(|(_, expires)| *expires > self.now);
+        Ok(Seen { spot: Spot { place, entry, stored }, row })
+    }
+
+    /// What the unit has written.
+    #[inline]
+    fn written<'s, V: Plain>(&self, entry: Position) -> Option<(Peek<'s, V>, Nanos)> {
+        match self.work.writes.found(entry) {
+            Found::Deleted => None,
+            Found::Written(bytes, expires) => {
+                V::read_from_bytes(bytes).ok().map(|value| (Peek::Written(value), expires))
+            }
+        }
+    }
+
+    /// Finds where a key is, to write it without having read it.
+    fn spot<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> TxnResult<Spot> {
+        let place = table.place(key);
+        self.claim(place.partition, true)?;
+        let entry = self.work.writes.position(number(table), place.hash, key.as_bytes());
+        let stored = entry.is_some() || table.row(place, key, &self.work.held).is_some();
+        Ok(Spot { place, entry, stored })
     }
 
     /// The value of a key, and its use: in a table with an idle timeout the row's time starts again. The row is
@@ -150,10 +183,11 @@ impl<'a> Txn<'a> {
     ///
     /// # Errors
     /// [`Abort::TOO_LARGE`] where rewriting the row does not fit, [`Abort::CONFLICT`].
+    #[inline]
     pub fn get<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> TxnResult<Option<V>> {
         match table.idle() {
             Some(idle) => Ok(self.get_for(table, key, idle)?.map(|(value, _)| value)),
-            None => Ok(self.read(table, key)?.row.map(|(value, _)| *value)),
+            None => Ok(self.entry(table, key)?.value()),
         }
     }
 
@@ -162,19 +196,16 @@ impl<'a> Txn<'a> {
     ///
     /// # Errors
     /// As [`Txn::get`].
+    #[inline(always)]
     pub fn get_for<K: Plain + Eq, V: Plain>(
         &mut self,
         table: &Table<K, V>,
         key: &K,
         idle: Nanos,
     ) -> TxnResult<Option<(V, bool)>> {
-        let seen = self.read(table, key)?;
-        let Some((value, expires)) = seen.row else { return Ok(None) };
-        let value = *value;
-        let refreshed = expires < self.now.saturating_add(idle - idle / 8);
-        if refreshed {
-            self.write(table, seen.place, seen.stored, key, Some(&value), self.now.saturating_add(idle))?;
-        }
+        let entry = self.entry(table, key)?;
+        let Some(value) = entry.value() else { return Ok(None) };
+        let refreshed = entry.refresh(idle)?;
         Ok(Some((value, refreshed)))
     }
 
@@ -182,12 +213,13 @@ impl<'a> Txn<'a> {
     ///
     /// # Errors
     /// [`Abort::CONFLICT`].
+    #[inline]
     pub fn peek<'s, K: Plain + Eq, V: Plain>(
         &mut self,
         table: &'s Table<K, V>,
         key: &K,
     ) -> TxnResult<Option<Peek<'s, V>>> {
-        Ok(self.read(table, key)?.row.map(|(value, _)| value))
+        Ok(self.read(table, key, false, |value| value)?.row.map(|(value, _)| value))
     }
 
     /// Writes a row; in a table with an idle timeout its time starts now.
@@ -196,8 +228,8 @@ impl<'a> Txn<'a> {
     /// [`Abort::TABLE_FULL`] for a new key in a full table (expired rows make room), [`Abort::TOO_LARGE`],
     /// [`Abort::CONFLICT`].
     pub fn put<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: K, value: V) -> TxnResult<()> {
-        let expires = table.idle().map_or(NEVER, |idle| self.now.saturating_add(idle));
-        self.write(table, table.place(&key), None, &key, Some(&value), expires)
+        let spot = self.spot(table, &key)?;
+        self.write(table, spot, &key, Some(&value), self.expiry(table))
     }
 
     /// Writes a row that expires after `idle` nanoseconds, whatever the table's timeout is.
@@ -211,7 +243,8 @@ impl<'a> Txn<'a> {
         value: V,
         idle: Nanos,
     ) -> TxnResult<()> {
-        self.write(table, table.place(&key), None, &key, Some(&value), self.now.saturating_add(idle))
+        let spot = self.spot(table, &key)?;
+        self.write(table, spot, &key, Some(&value), self.now.saturating_add(idle))
     }
 
     /// Lets a row live until `idle` nanoseconds from now, if that is more than an eighth of `idle` beyond what it has.
@@ -232,17 +265,16 @@ impl<'a> Txn<'a> {
     ///
     /// # Errors
     /// As [`Txn::put`].
-    #[inline]
+    #[inline(always)]
     pub fn update<K: Plain + Eq, V: Plain>(
         &mut self,
         table: &Table<K, V>,
         key: K,
         change: impl FnOnce(Option<V>) -> V,
     ) -> TxnResult<V> {
-        let seen = self.read(table, &key)?;
-        let value = change(seen.row.map(|(value, _)| *value));
-        let expires = table.idle().map_or(NEVER, |idle| self.now.saturating_add(idle));
-        self.write(table, seen.place, seen.stored, &key, Some(&value), expires)?;
+        let seen = self.read(table, &key, true, |value| *value)?;
+        let value = change(seen.row.map(|(value, _)| value));
+        self.write(table, seen.spot, &key, Some(&value), self.expiry(table))?;
         Ok(value)
     }
 
@@ -251,10 +283,11 @@ impl<'a> Txn<'a> {
     /// # Errors
     /// [`Abort::TOO_LARGE`], [`Abort::CONFLICT`].
     pub fn delete<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> TxnResult<bool> {
-        let seen = self.read(table, key)?;
+        let seen = self.read(table, key, false, drop)?;
         let live = seen.row.is_some();
-        if live || seen.stored == Some(true) {
-            self.write::<K, V>(table, seen.place, seen.stored, key, None, NEVER)?;
+        if live || (seen.spot.entry.is_none() && seen.spot.stored) {
+            self.claim(seen.spot.place.partition, true)?;
+            self.write::<K, V>(table, seen.spot, key, None, NEVER)?;
         }
         Ok(live)
     }
@@ -272,9 +305,9 @@ impl<'a> Txn<'a> {
         if table.is_fresh(partition, self.now) {
             return Ok(Vec::new());
         }
-        self.claim(PartitionSet::only(partition), false)?;
+        self.claim(partition, false)?;
         let writes = &self.work.writes;
-        let untouched = |key: &K| writes.find(number(table), table.place(key).hash, key.as_bytes()).is_none();
+        let untouched = |key: &K| !writes.has(number(table), table.place(key).hash, key.as_bytes());
         let mut rows = table.expired(partition, self.now, crate::limits::SWEEP_ROWS, &self.work.held);
         rows.retain(|(key, _)| untouched(key));
         Ok(rows)
@@ -285,16 +318,16 @@ impl<'a> Txn<'a> {
     /// # Errors
     /// [`Abort::CONFLICT`]. What does not fit into the transaction goes with the next sweep.
     pub fn remove_idle(&mut self, state: &dyn AnyState, partition: usize) -> TxnResult<()> {
-        self.claim(PartitionSet::only(partition), true)?;
+        self.claim(partition, true)?;
         let (writes, held, ceiling) = (&mut self.work.writes, &self.work.held, self.ceiling);
         for table in state.iter() {
             table.visit_expired(partition, self.now, crate::limits::SWEEP_ROWS, held, &mut |key| {
                 let (place, number, sizes) = (table.place_of(key), table.number(), table.row_bytes());
                 let bytes = sizes.key + sizes.value + delta::ENTRY_OVERHEAD;
-                let untouched = writes.find(number, place.hash, key).is_none();
+                let untouched = !writes.has(number, place.hash, key);
                 if untouched && writes.delta_bytes() + bytes <= ceiling {
                     let change = Change { table: number, key, value: None, expires: NEVER };
-                    writes.write(&change, place, sizes.value, true);
+                    writes.write(None, &change, place, sizes.value, true);
                 }
             });
         }
@@ -311,46 +344,58 @@ impl<'a> Txn<'a> {
         self.work.emitted.push(packet);
     }
 
-    /// Notes a change. `stored` says whether the committed table has the key, where that is known.
+    /// When a row of `table` that is used now expires.
     #[inline]
+    fn expiry<K: Plain + Eq, V: Plain>(&self, table: &Table<K, V>) -> Nanos {
+        table.idle().map_or(NEVER, |idle| self.now.saturating_add(idle))
+    }
+
+    /// Notes a change of the key at `spot`, whose partition is claimed to write.
+    #[inline(always)]
     fn write<K: Plain + Eq, V: Plain>(
         &mut self,
         table: &Table<K, V>,
-        place: Place,
-        stored: Option<bool>,
+        spot: Spot,
         key: &K,
         value: Option<&V>,
         expires: Nanos,
     ) -> TxnResult<()> {
-        self.claim(PartitionSet::only(place.partition), true)?;
-        let (present, stored) = match self.work.writes.find(number(table), place.hash, key.as_bytes()) {
-            Some(found) => (found != Found::Deleted, true), // the entry knows what is stored
-            None => {
-                let stored = stored.unwrap_or_else(|| table.row(place, key, &self.work.held).is_some());
-                (stored, stored)
-            }
+        let is_new = match spot.entry {
+            Some(entry) => self.work.writes.found(entry) == Found::Deleted,
+            None => !spot.stored,
         };
-        if value.is_some() && !present {
-            #[cfg(feature = "testing")]
-            if self.refuses(table, key) {
-                self.read_all(table)?;
-                return Err(Abort::TABLE_FULL);
-            }
-            self.make_room(table, place)?;
+        if value.is_some() && is_new {
+            self.find_room(table, spot.place, key)?;
         }
         let (number, value) = (number(table), value.map(IntoBytes::as_bytes));
         let change = Change { table: number, key: key.as_bytes(), value, expires };
-        self.work.writes.write(&change, place, size_of::<V>(), stored);
+        self.work.writes.write(spot.entry, &change, spot.place, size_of::<V>(), spot.stored);
         self.check_size()
     }
 
-    /// Claims partitions, to read or also to write. What is pending is settled first.
+    /// Claims a partition, to read or also to write. What is pending is settled first.
     #[inline]
-    fn claim(&mut self, wanted: PartitionSet, to_write: bool) -> TxnResult<()> {
+    fn claim(&mut self, partition: usize, to_write: bool) -> TxnResult<()> {
         if self.work.writes.is_pending() {
             self.settle()?;
         }
-        self.work.claim(wanted, to_write)
+        self.work.claim(partition, to_write)
+    }
+
+    /// Makes sure that the new row of a key has a place.
+    #[cold]
+    fn find_room<K: Plain + Eq, V: Plain>(
+        &mut self,
+        table: &Table<K, V>,
+        place: Place,
+        #[cfg_attr(not(feature = "testing"), expect(unused_variables))] key: &K,
+    ) -> TxnResult<()> {
+        #[cfg(feature = "testing")]
+        if self.refuses(table, key) {
+            self.read_all(table)?;
+            return Err(Abort::TABLE_FULL);
+        }
+        self.make_room(table, place)
     }
 
     /// Makes sure that a new row has a place, if need be that of an expired one. A refusal has seen how many rows the
@@ -369,9 +414,10 @@ impl<'a> Txn<'a> {
             };
         };
         let (place, number) = (table.place(&old), number(table));
-        self.claim(PartitionSet::only(place.partition), true)?;
+        self.claim(place.partition, true)?;
         let change = Change { table: number, key: old.as_bytes(), value: None, expires: NEVER };
-        self.work.writes.write(&change, place, size_of::<V>(), true);
+        let entry = self.work.writes.position(number, place.hash, change.key);
+        self.work.writes.write(entry, &change, place, size_of::<V>(), true);
         Ok(())
     }
 
@@ -387,10 +433,9 @@ impl<'a> Txn<'a> {
             if table.is_fresh(partition, self.now) {
                 continue;
             }
-            self.claim(PartitionSet::only(partition), false)?;
+            self.claim(partition, false)?;
             let writes = &self.work.writes;
-            let untouched =
-                |key: &K| writes.find(number(table), table.place(key).hash, key.as_bytes()).is_none();
+            let untouched = |key: &K| !writes.has(number(table), table.place(key).hash, key.as_bytes());
             if let Some(old) = table.evictable(partition, self.now, &self.work.held, untouched) {
                 return Ok(Some(old));
             }
@@ -402,7 +447,10 @@ impl<'a> Txn<'a> {
     /// Notes that all of a table was read.
     fn read_all<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>) -> TxnResult<()> {
         let all = PartitionSet::first(table.partitions());
-        self.claim(all, false)?;
+        if self.work.writes.is_pending() {
+            self.settle()?;
+        }
+        self.work.claim_all(all, false)?;
         all.iter().for_each(|partition| self.work.writes.note_read(partition));
         Ok(())
     }
@@ -413,6 +461,7 @@ fn rows_of<K: Plain + Eq, V: Plain>(table: &Table<K, V>, writes: &WriteSet) -> u
     table.len().saturating_add_signed(writes.growth(number(table)))
 }
 
+#[inline]
 fn number<K: Plain + Eq, V: Plain>(table: &Table<K, V>) -> u8 {
     table.number()
 }

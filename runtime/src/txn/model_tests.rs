@@ -30,6 +30,7 @@ enum Op {
     Refresh(usize, u8, Nanos),
     Update(usize, u8, u32),
     Merge(usize, u8, u32),
+    Entry(usize, u8, u32, Nanos),
     Delete(usize, u8),
     Random,
     Emit(u8),
@@ -54,6 +55,7 @@ fn ops() -> impl Strategy<Value = Op> {
         (table.clone(), key.clone(), idle).prop_map(|(t, k, i)| Op::Refresh(t, k, i)),
         (table.clone(), key.clone(), any::<u32>()).prop_map(|(t, k, v)| Op::Update(t, k, v)),
         (table.clone(), key.clone(), any::<u32>()).prop_map(|(t, k, v)| Op::Merge(t, k, v)),
+        (table.clone(), key.clone(), any::<u32>(), 1u64..100).prop_map(|(t, k, v, i)| Op::Entry(t, k, v, i)),
         (table, key).prop_map(|(t, k)| Op::Delete(t, k)),
         Just(Op::Random),
         any::<u8>().prop_map(Op::Emit),
@@ -246,6 +248,12 @@ fn step(op: &Op, state: &Small, txn: &mut Txn<'_>, model: &mut Model, now: Nanos
         Op::Merge(t, k, more) => {
             let value = model.rows[t].get(&k).map_or(more, |row| row.0.wrapping_add(more));
             model.put(t, k, (value, until[t]), now, txn.merge(tables[t], k, more));
+        }
+        Op::Entry(t, k, add, idle) => {
+            let entry = txn.entry(tables[t], &k).expect("a look-up never fails");
+            assert_eq!((*entry.key(), entry.value()), (k, model.rows[t].get(&k).map(|row| row.0)));
+            let value = entry.value().unwrap_or(7).wrapping_add(add);
+            model.put(t, k, (value, now + idle), now, entry.put_for(value, idle));
         }
         Op::Delete(t, k) => {
             assert_eq!(txn.delete(tables[t], &k), Ok(model.rows[t].contains_key(&k)));

@@ -103,17 +103,31 @@ impl Workspace {
         self.held.is_shared()
     }
 
-    /// Claims partitions for the running transaction, to read or also to write. A shard that is alone is never refused.
-    pub(super) fn claim(&mut self, wanted: PartitionSet, to_write: bool) -> TxnResult<()> {
+    /// Claims a partition for the running transaction, to read or also to write.
+    ///
+    /// # Errors
+    /// [`Abort::CONFLICT`]. A shard that is alone is never refused.
+    #[inline(always)]
+    pub(super) fn claim(&mut self, partition: usize, to_write: bool) -> TxnResult<()> {
+        let holds = if to_write { self.held.may_write(partition) } else { self.held.may_read(partition) };
+        let as_usual = holds && self.failed.is_none() && !cfg!(feature = "simulation");
+        if as_usual { Ok(()) } else { self.claim_all(PartitionSet::only(partition), to_write) }
+    }
+
+    /// Claims several partitions, as [`Workspace::claim`] does one.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(never)]
+    pub(super) fn claim_all(&mut self, wanted: PartitionSet, to_write: bool) -> TxnResult<()> {
         #[cfg(feature = "simulation")]
         if let Some((entropy, chance)) = self.conflicts.as_mut().filter(|_| !self.insists)
             && (self.failed == Some(Abort::CONFLICT) || entropy.chance(*chance))
         {
             self.failed = Some(Abort::CONFLICT);
         }
-        let refused = self.failed == Some(Abort::CONFLICT);
         let claim = if to_write { Held::claim_write } else { Held::claim_read };
-        if refused || !claim(&mut self.held, wanted) {
+        if self.conflicted() || !claim(&mut self.held, wanted) {
             self.failed = Some(Abort::CONFLICT);
             return Err(Abort::CONFLICT);
         }

@@ -62,6 +62,10 @@ struct Undo {
     deleted: bool,
 }
 
+/// Where a key's entry is. It stays there until the transaction that wrote it is undone, or the unit closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position(u32);
+
 /// What a write set knows of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
@@ -113,6 +117,7 @@ impl Default for WriteSet {
 }
 
 /// The chain of a hash; the tables use its lowest, middle and highest bits.
+#[inline]
 fn chain(hash: u64) -> usize {
     (hash >> 48) as usize % CHAINS
 }
@@ -143,10 +148,12 @@ impl WriteSet {
     }
 
     /// Bytes that the delta will take, at most.
+    #[inline]
     pub fn delta_bytes(&self) -> usize {
         self.bytes.len() + self.entries.len() * delta::ENTRY_OVERHEAD
     }
 
+    #[inline]
     pub(crate) fn note_read(&mut self, partition: usize) {
         self.read.insert(partition);
     }
@@ -184,28 +191,38 @@ impl WriteSet {
         self.written = savepoint.written;
     }
 
+    #[inline]
     fn key_of(&self, entry: &Entry) -> &[u8] {
         &self.bytes[entry.at as usize..entry.at as usize + usize::from(entry.key)]
     }
 
-    #[inline]
-    pub(super) fn position(&self, table: u8, hash: u64, key: &[u8]) -> Option<usize> {
+    /// The entry of a key.
+    #[inline(always)]
+    pub(crate) fn position(&self, table: u8, hash: u64, key: &[u8]) -> Option<Position> {
         let mut at = self.chains[chain(hash)];
         while let Some(entry) = self.entries.get(at as usize) {
-            if entry.hash == hash && entry.table == table && self.key_of(entry) == key {
-                return Some(at as usize);
+            // The keys of a table have one length.
+            if entry.hash == hash && entry.table == table && self.bytes[entry.at as usize..].starts_with(key)
+            {
+                return Some(Position(at));
             }
             at = entry.next;
         }
         None
     }
 
+    /// What an entry says.
     #[inline]
-    pub(crate) fn find(&self, table: u8, hash: u64, key: &[u8]) -> Option<Found<'_>> {
-        let entry = &self.entries[self.position(table, hash, key)?];
+    pub(crate) fn found(&self, Position(at): Position) -> Found<'_> {
+        let entry = &self.entries[at as usize];
         let value = entry.at as usize + usize::from(entry.key);
         let bytes = &self.bytes[value..value + usize::from(entry.value)];
-        Some(if entry.deleted { Found::Deleted } else { Found::Written(bytes, entry.expires) })
+        if entry.deleted { Found::Deleted } else { Found::Written(bytes, entry.expires) }
+    }
+
+    /// Whether there is an entry of a key.
+    pub(crate) fn has(&self, table: u8, hash: u64, key: &[u8]) -> bool {
+        self.position(table, hash, key).is_some()
     }
 
     /// The key of a row that this unit wrote and that has expired at `now`.
@@ -219,29 +236,38 @@ impl WriteSet {
         self.growth[usize::from(table)] as isize
     }
 
-    /// Notes a change of a row with values of `value_bytes`, and returns its entry. `stored` says whether the committed
-    /// table has the key.
+    /// Notes a change of a row with values of `value_bytes`. `entry` is what [`WriteSet::position`] finds; `stored` says
+    /// whether the committed table has the key, and counts where there is no entry yet.
+    #[inline(always)] // lengths are those of the table
     pub(crate) fn write(
         &mut self,
+        entry: Option<Position>,
         change: &Change<'_>,
         place: Place,
         value_bytes: usize,
         stored: bool,
-    ) -> usize {
+    ) {
         self.written.insert(place.partition);
-        let at = match self.position(change.table, place.hash, change.key) {
-            Some(at) => self.note_undo(at),
+        match entry {
+            Some(Position(at)) => self.overwrite(at, change),
             None => self.add(change, place, value_bytes, stored),
-        };
-        let entry = &mut self.entries[at];
+        }
+    }
+
+    /// Gives an entry a new value, and notes the one that it had.
+    #[inline(always)]
+    fn overwrite(&mut self, at: u32, change: &Change<'_>) {
+        let entry = &mut self.entries[at as usize];
+        let value = entry.at as usize + usize::from(entry.key);
+        let bytes = &mut self.bytes[value..value + usize::from(entry.value)];
+        self.undo_bytes.extend_from_slice(bytes);
+        self.undo.push(Undo { entry: at, expires: entry.expires, deleted: entry.deleted });
         let before = entry.growth();
         (entry.expires, entry.deleted) = (change.expires, change.value.is_none());
         self.growth[usize::from(entry.table)] += entry.growth() - before;
         if let Some(value) = change.value {
-            let to = entry.at as usize + usize::from(entry.key);
-            self.bytes[to..to + value.len()].copy_from_slice(value);
+            bytes.copy_from_slice(value);
         }
-        at
     }
 
     /// What was saved of an entry's value, to undo the running transaction.
@@ -255,35 +281,31 @@ impl WriteSet {
         })
     }
 
-    /// Saves an entry's value, and returns the entry.
-    fn note_undo(&mut self, at: usize) -> usize {
-        let entry = &self.entries[at];
-        let value = entry.at as usize + usize::from(entry.key);
-        self.undo_bytes.extend_from_slice(&self.bytes[value..value + usize::from(entry.value)]);
-        self.undo.push(Undo { entry: at as u32, expires: entry.expires, deleted: entry.deleted });
-        at
-    }
-
-    /// Adds an entry that changes nothing yet, and returns it.
-    fn add(&mut self, change: &Change<'_>, place: Place, value_bytes: usize, stored: bool) -> usize {
-        let (at, next) = (self.bytes.len() as u32, self.chains[chain(place.hash)]);
-        self.bytes.extend_from_slice(change.key);
-        self.bytes.resize(self.bytes.len() + value_bytes, 0);
-        self.chains[chain(place.hash)] = self.entries.len() as u32;
-        self.entries.push(Entry {
+    /// Adds an entry.
+    #[inline(always)]
+    fn add(&mut self, change: &Change<'_>, place: Place, value_bytes: usize, stored: bool) {
+        let chain = &mut self.chains[chain(place.hash)];
+        let entry = Entry {
             hash: place.hash,
             expires: change.expires,
-            at,
-            next,
+            at: self.bytes.len() as u32,
+            next: *chain,
             key: change.key.len() as u16,
             value: value_bytes as u16,
             table: change.table,
             partition: place.partition as u8,
-            deleted: !stored,
+            deleted: change.value.is_none(),
             stored,
             pending: false,
-        });
-        self.entries.len() - 1
+        };
+        *chain = self.entries.len() as u32;
+        self.growth[usize::from(entry.table)] += entry.growth();
+        self.entries.push(entry);
+        self.bytes.extend_from_slice(change.key);
+        match change.value {
+            Some(value) => self.bytes.extend_from_slice(value),
+            None => self.bytes.resize(self.bytes.len() + value_bytes, 0),
+        }
     }
 
     /// Whether there are operands.
@@ -292,15 +314,17 @@ impl WriteSet {
         !self.pending.is_empty()
     }
 
-    /// Notes that a new entry holds an operand, since the time `since`.
-    pub(super) fn pend(&mut self, entry: usize, since: Nanos, onto: Onto) {
-        self.entries[entry].pending = true;
-        self.pending.push(Pending { entry: entry as u32, since, onto });
+    /// Notes that the newest entry holds an operand, since the time `since`.
+    pub(super) fn pend(&mut self, since: Nanos, onto: Onto) {
+        if let Some(entry) = self.entries.last_mut() {
+            entry.pending = true;
+            self.pending.push(Pending { entry: self.entries.len() as u32 - 1, since, onto });
+        }
     }
 
     /// The operand of an entry that holds one, and has not expired at `now`.
-    pub(super) fn operand(&self, at: usize, now: Nanos) -> Option<&[u8]> {
-        let entry = &self.entries[at];
+    pub(super) fn operand(&self, Position(at): Position, now: Nanos) -> Option<&[u8]> {
+        let entry = &self.entries[at as usize];
         let value = entry.at as usize + usize::from(entry.key);
         (entry.pending && entry.expires > now).then(|| &self.bytes[value..value + usize::from(entry.value)])
     }
@@ -332,13 +356,11 @@ impl WriteSet {
     ///
     /// [`Workspace::settle`]: super::Workspace::settle
     pub fn encode(&self, out: &mut Vec<u8>) {
-        debug_assert!(!self.is_pending(), "operands are no values");
+        out.reserve(self.delta_bytes());
         for entry in &self.entries {
-            let value = entry.at as usize + usize::from(entry.key);
-            let bytes = &self.bytes[value..value + usize::from(entry.value)];
-            let value = (!entry.deleted).then_some(bytes);
-            let (key, expires) = (self.key_of(entry), entry.expires);
-            delta::put_change(out, &Change { table: entry.table, key, value, expires });
+            let (at, key, value) = (entry.at as usize, usize::from(entry.key), usize::from(entry.value));
+            delta::put_head(out, entry.table, entry.deleted, entry.expires);
+            out.extend_from_slice(&self.bytes[at..at + key + if entry.deleted { 0 } else { value }]);
         }
     }
 }

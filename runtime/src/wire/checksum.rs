@@ -31,9 +31,10 @@ impl Sum {
     }
 
     /// Adds one word.
+    #[inline]
     #[must_use]
     pub const fn word(self, word: u16) -> Sum {
-        Sum(fold32(self.0 + word as u64))
+        Sum(self.0 + word as u64) // 2^47 of them fit
     }
 
     /// The pseudo header of IPv4 (RFC 9293 §3.1, RFC 768): addresses, protocol, L4 length in bytes.
@@ -83,12 +84,14 @@ impl Delta {
     }
 
     /// Adds the change of one word.
+    #[inline]
     #[must_use]
     pub const fn word(self, old: u16, new: u16) -> Delta {
         Delta(self.0.word(!old).word(new))
     }
 
     /// Adds the change of a run of an even number of bytes that starts at an even place.
+    #[inline]
     #[must_use]
     pub fn bytes<const N: usize>(self, old: [u8; N], new: [u8; N]) -> Delta {
         const { assert!(N.is_multiple_of(2), "a checksum covers whole words") };
@@ -96,12 +99,14 @@ impl Delta {
     }
 
     /// Adds the changes of another delta.
+    #[inline]
     #[must_use]
     pub const fn and(self, other: Delta) -> Delta {
         Delta(Sum(fold32(self.0.0 + other.0.0)))
     }
 
     /// Whether the edits leave every sum as it was.
+    #[inline]
     #[must_use]
     pub const fn is_nothing(self) -> bool {
         matches!(fold16(self.0.0), 0 | 0xFFFF)
@@ -109,12 +114,14 @@ impl Delta {
 
     /// The updated checksum, RFC 1624 equation 3: `HC' = ~(~HC + ~m + m')`.
     /// If nothing changed, neither does the checksum, in whichever way it writes zero.
+    #[inline]
     #[must_use]
     pub const fn apply(self, checksum: u16) -> u16 {
         if self.is_nothing() { checksum } else { !fold16(!checksum as u64 + fold16(self.0.0) as u64) }
     }
 
     /// The updated checksum of a UDP header: 0 (not computed) stays, a computed 0 becomes 0xFFFF.
+    #[inline]
     #[must_use]
     pub const fn apply_udp(self, checksum: u16) -> u16 {
         match (checksum, self.apply(checksum)) {
@@ -149,18 +156,16 @@ pub fn update128(checksum: u16, old: [u8; 16], new: [u8; 16]) -> u16 {
     Delta::new().bytes(old, new).apply(checksum)
 }
 
-/// Folds carries back in until 33 bits remain at most; the sum modulo 0xFFFF is kept.
+/// Folds carries back in until 32 bits remain: the sum modulo 0xFFFF is kept, and zero only for zero. The upper half of
+/// the sum is added to the lower one and the other way round, whose carry is the one to bring back.
 const fn fold32(sum: u64) -> u64 {
-    (sum & 0xFFFF_FFFF) + (sum >> 32)
+    sum.wrapping_add(sum.rotate_left(32)) >> 32
 }
 
 /// Folds carries back in until 16 bits remain. Zero only for the sum of zeros.
 const fn fold16(sum: u64) -> u16 {
-    let sum = fold32(fold32(sum));
-    let sum = (sum & 0xFFFF) + (sum >> 16);
-    let sum = (sum & 0xFFFF) + (sum >> 16);
-    let sum = (sum & 0xFFFF) + (sum >> 16);
-    sum as u16
+    let sum = fold32(sum) as u32;
+    (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
 #[cfg(test)]

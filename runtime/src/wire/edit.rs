@@ -14,7 +14,7 @@ use super::{
     layers::{L3, Layers},
     tcp::TcpHeader,
     udp::UdpHeader,
-    view,
+    view, view_mut,
 };
 
 /// Which end of a packet an edit is about.
@@ -62,6 +62,7 @@ impl std::error::Error for Uneditable {}
 ///
 /// # Errors
 /// [`Uneditable::Version`], [`Uneditable::FrameLength`].
+#[inline(always)]
 pub fn rewrite_source(
     frame: &mut [u8],
     layers: &Layers,
@@ -75,6 +76,7 @@ pub fn rewrite_source(
 ///
 /// # Errors
 /// [`Uneditable::Version`], [`Uneditable::FrameLength`].
+#[inline(always)]
 pub fn rewrite_destination(
     frame: &mut [u8],
     layers: &Layers,
@@ -88,6 +90,7 @@ pub fn rewrite_destination(
 ///
 /// # Errors
 /// [`Uneditable::Version`], [`Uneditable::FrameLength`].
+#[inline(always)]
 pub fn rewrite(
     frame: &mut [u8],
     layers: &Layers,
@@ -95,7 +98,59 @@ pub fn rewrite(
     address: IpAddr,
     port: u16,
 ) -> Result<(), Uneditable> {
-    Site::of(frame, layers)?.edit(frame, side, Some(address), Some(port)).map(drop)
+    match rewrite_plain(frame, layers, side, address, port) {
+        Some(()) => Ok(()),
+        None => rewrite_any(frame, *layers, side, address, port),
+    }
+}
+
+/// The rewrite of most packets: TCP and UDP over IPv4. `None`, and the frame is as it was, for others.
+#[inline(always)]
+pub(super) fn rewrite_plain(
+    frame: &mut [u8],
+    layers: &Layers,
+    side: Side,
+    address: IpAddr,
+    port: u16,
+) -> Option<()> {
+    let (IpAddr::V4(address), L3::Ipv4) = (address, layers.l3()) else { return None };
+    let packet = frame.get_mut(..layers.end())?;
+    let (header, segment) = packet.split_at_mut_checked(layers.l4_offset()?)?;
+    let header: &mut Ipv4Header = view_mut(header, layers.l3_offset())?;
+    let is_udp = layers.protocol() == Some(protocol::UDP);
+    let (ports, checksum) = if is_udp {
+        let udp: &mut UdpHeader = view_mut(segment, 0)?;
+        ([&mut udp.source_port, &mut udp.destination_port], &mut udp.checksum)
+    } else {
+        let tcp: &mut TcpHeader =
+            view_mut(segment, 0).filter(|_| layers.protocol() == Some(protocol::TCP))?;
+        ([&mut tcp.source_port, &mut tcp.destination_port], &mut tcp.checksum)
+    };
+    let [source_port, destination_port] = ports;
+    let (old_address, old_port) = match side {
+        Side::Source => (&mut header.source, source_port),
+        Side::Destination => (&mut header.destination, destination_port),
+    };
+    let new = address.octets();
+    let change = Delta::new().bytes(core::mem::replace(old_address, new), new);
+    header.checksum.set(change.apply(header.checksum.get()));
+    let change = change.word(old_port.get(), port);
+    old_port.set(port);
+    let old = checksum.get();
+    checksum.set(if is_udp { change.apply_udp(old) } else { change.apply(old) });
+    Some(())
+}
+
+/// The rewrite of any packet.
+#[inline(never)]
+pub(super) fn rewrite_any(
+    frame: &mut [u8],
+    layers: Layers,
+    side: Side,
+    address: IpAddr,
+    port: u16,
+) -> Result<(), Uneditable> {
+    Site::of(frame, &layers)?.edit(frame, side, Some(address), Some(port)).map(drop)
 }
 
 /// Gives the packet a new source address and leaves ports alone.

@@ -7,7 +7,14 @@ use core::{
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, byteorder::network_endian::U16};
 
-use super::ip::protocol;
+use super::{
+    edit::Side,
+    flow::L4,
+    ip::protocol,
+    ipv4::Ipv4Header,
+    layers::{L3, Layers},
+    view,
+};
 
 /// Protocol, address and port in 8 bytes. For ICMP queries the identifier is the port.
 #[derive(
@@ -32,13 +39,30 @@ impl Endpoint {
         Endpoint { protocol, zero: 0, port: U16::new(port), address: address.octets() }
     }
 
+    /// One end of the packet in `frame`, whose headers are known, as its [`Flow`](super::Flow) has it; `None` without
+    /// IPv4.
+    #[inline(always)]
+    #[must_use]
+    pub fn of(frame: &[u8], layers: &Layers, side: Side) -> Option<Endpoint> {
+        let header: &Ipv4Header = view(frame, layers.l3_offset()).filter(|_| layers.l3() == L3::Ipv4)?;
+        let protocol = layers.protocol()?;
+        let (ports, _) = L4::of(layers).ports(frame, L3::Ipv4, protocol)?;
+        let address = match side {
+            Side::Source => header.source,
+            Side::Destination => header.destination,
+        };
+        Some(Endpoint { protocol, zero: 0, port: ports[side as usize], address })
+    }
+
     /// IPv4 address.
+    #[inline]
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.address)
     }
 
     /// Port or identifier, host byte order.
+    #[inline]
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.get()

@@ -5,7 +5,9 @@ use core::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, byteorder::network_endian::U16};
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, byteorder::network_endian::U16, transmute,
+};
 
 use super::{
     Endpoint, Malformed,
@@ -57,18 +59,14 @@ impl Flow {
     }
 
     /// The flow of the packet whose headers are known; `None` without IP.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn of(frame: &[u8], layers: &Layers) -> Option<Flow> {
-        let l4 = match layers.l4_offset() {
-            Some(at) => L4::Header(at),
-            None => L4::Absent,
-        };
-        Flow::read(frame, layers, layers.l3(), layers.l3_offset(), layers.protocol()?, l4)
+        Flow::read(frame, layers, layers.l3(), layers.l3_offset(), layers.protocol()?, L4::of(layers))
     }
 
     /// The flow of a packet at `at` anywhere in `frame`, on the VLANs of `layers`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(
         frame: &[u8],
         layers: &Layers,
@@ -89,15 +87,8 @@ impl Flow {
             L3::Arp | L3::Other(_) => return None,
         };
         let (ports, query) = l4.ports(frame, l3, protocol)?;
-        Some(Flow {
-            source,
-            destination,
-            source_port: ports[0],
-            destination_port: ports[1],
-            vlans: layers.vlan_ids().map(U16::new),
-            protocol,
-            tags: version | query | layers.vlan_count() as u8,
-        })
+        let tags = version | query | layers.vlan_count() as u8;
+        Some(Words::new(source, destination, ports, layers.vlan_ids(), protocol, tags).into_flow())
     }
 
     /// A flow without VLAN tags. For ICMP it is a query: the identifier is a request's source port or
@@ -129,15 +120,22 @@ impl Flow {
     }
 
     /// The flow of the answers.
+    #[inline(always)]
     #[must_use]
     pub fn reverse(self) -> Flow {
-        Flow {
-            source: self.destination,
-            destination: self.source,
-            source_port: self.destination_port,
-            destination_port: self.source_port,
-            ..self
-        }
+        let words: Words = transmute!(self);
+        words.reverse().into_flow()
+    }
+
+    /// The smaller of the flow and its [`reverse`](Self::reverse), as a key that both directions share, and whether that
+    /// is the flow itself.
+    #[inline(always)]
+    #[must_use]
+    pub fn ordered(self) -> (Flow, bool) {
+        let end = |octets: [u8; 16], port: U16| (u128::from_be_bytes(octets), port.get());
+        let source = end(self.source, self.source_port);
+        let is_first = source <= end(self.destination, self.destination_port);
+        (if is_first { self } else { self.reverse() }, is_first)
     }
 
     /// The smaller of the two directions: one key for both.
@@ -154,6 +152,7 @@ impl Flow {
     }
 
     /// Whether the packets are IPv4.
+    #[inline]
     #[must_use]
     pub fn is_ipv4(&self) -> bool {
         self.tags & IPV4 != 0
@@ -166,30 +165,35 @@ impl Flow {
     }
 
     /// Sender's address.
+    #[inline]
     #[must_use]
     pub fn source(&self) -> IpAddr {
         self.address(self.source)
     }
 
     /// Receiver's address.
+    #[inline]
     #[must_use]
     pub fn destination(&self) -> IpAddr {
         self.address(self.destination)
     }
 
     /// Sender's port, host byte order; a request's identifier.
+    #[inline]
     #[must_use]
     pub fn source_port(&self) -> u16 {
         self.source_port.get()
     }
 
     /// Receiver's port, host byte order; a reply's identifier.
+    #[inline]
     #[must_use]
     pub fn destination_port(&self) -> u16 {
         self.destination_port.get()
     }
 
     /// IP protocol number.
+    #[inline]
     #[must_use]
     pub fn protocol(&self) -> u8 {
         self.protocol
@@ -226,9 +230,58 @@ impl Flow {
         }
     }
 
+    #[inline]
     fn address(&self, octets: [u8; 16]) -> IpAddr {
         let [.., a, b, c, d] = octets;
         if self.is_ipv4() { Ipv4Addr::new(a, b, c, d).into() } else { Ipv6Addr::from(octets).into() }
+    }
+}
+
+/// A flow as it is made, turned round and read: in words. Where many small writes make a key, the processor has to wait
+/// for them before it can read a word of it.
+#[derive(FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Words {
+    source: [u8; 16],
+    destination: [u8; 16],
+    /// Both ports and both VLAN identifiers: a little-endian word.
+    ports_vlans: [u8; 8],
+    protocol_tags: [u8; 2],
+}
+
+impl Words {
+    #[inline(always)]
+    fn new(
+        source: [u8; 16],
+        destination: [u8; 16],
+        ports: [U16; 2],
+        vlans: [u16; MAX_VLAN_TAGS],
+        protocol: u8,
+        tags: u8,
+    ) -> Words {
+        let ports: [u8; 4] = transmute!(ports);
+        let [outer, inner] = vlans.map(|id| u64::from(id.swap_bytes()));
+        let ports_vlans = u64::from(u32::from_le_bytes(ports)) | outer << 32 | inner << 48;
+        let protocol_tags = u16::from(protocol) | u16::from(tags) << 8;
+        Words {
+            source,
+            destination,
+            ports_vlans: ports_vlans.to_le_bytes(),
+            protocol_tags: protocol_tags.to_le_bytes(),
+        }
+    }
+
+    #[inline(always)]
+    fn reverse(self) -> Words {
+        let word = u64::from_le_bytes(self.ports_vlans);
+        let ports = u64::from((word as u32).rotate_left(16));
+        let ports_vlans = (word & !u64::from(u32::MAX) | ports).to_le_bytes();
+        Words { source: self.destination, destination: self.source, ports_vlans, ..self }
+    }
+
+    #[inline(always)]
+    fn into_flow(self) -> Flow {
+        transmute!(self)
     }
 }
 
@@ -241,9 +294,15 @@ pub(super) enum L4 {
 }
 
 impl L4 {
-    /// Both ports, and whether they are an ICMP query's identifier.
+    /// That of a frame.
     #[inline]
-    fn ports(self, frame: &[u8], l3: L3, protocol: u8) -> Option<([U16; 2], u8)> {
+    pub(super) fn of(layers: &Layers) -> L4 {
+        layers.l4_offset().map_or(L4::Absent, L4::Header)
+    }
+
+    /// Both ports, and whether they are an ICMP query's identifier.
+    #[inline(always)]
+    pub(super) fn ports(self, frame: &[u8], l3: L3, protocol: u8) -> Option<([U16; 2], u8)> {
         let L4::Header(at) = self else { return Some(([U16::ZERO; 2], 0)) };
         let Some(version) = super::icmp_version(l3, protocol) else {
             return Some((*view(frame, at)?, 0));
@@ -258,6 +317,7 @@ impl L4 {
 }
 
 /// The IPv4 address as `::ffff:a.b.c.d`.
+#[inline]
 fn mapped([a, b, c, d]: [u8; 4]) -> [u8; 16] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, a, b, c, d]
 }

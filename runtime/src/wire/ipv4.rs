@@ -44,12 +44,16 @@ impl Ipv4Header {
     /// "More fragments" in [`flags_offset`](Self::flags_offset).
     pub const MORE_FRAGMENTS: u16 = 0x2000;
 
+    /// The offset in [`flags_offset`](Self::flags_offset).
+    const OFFSET: u16 = 0x1FFF;
+
     /// The header at `at`, with its options inside `bytes` and its lengths consistent.
     /// The payload need not be there: a quote in an ICMP error is cut short.
     ///
     /// # Errors
     /// [`Malformed::TruncatedIpv4`], [`Malformed::Version`], [`Malformed::HeaderLength`],
     /// [`Malformed::TotalLengthShort`].
+    #[inline]
     pub fn view(bytes: &[u8], at: usize) -> Result<&Ipv4Header, Malformed> {
         let header: &Ipv4Header = view(bytes, at).ok_or(Malformed::TruncatedIpv4)?;
         if header.version_length >> 4 != 4 {
@@ -77,6 +81,7 @@ impl Ipv4Header {
     }
 
     /// Bytes of the header with its options.
+    #[inline]
     #[must_use]
     pub fn header_length(&self) -> usize {
         usize::from(self.version_length & 0x0F) * 4
@@ -106,16 +111,23 @@ impl Ipv4Header {
         self.flags_offset.get() & Self::DONT_FRAGMENT != 0
     }
 
+    /// Whether the packet holds part of a datagram only.
+    #[inline]
+    #[must_use]
+    pub fn is_fragment(&self) -> bool {
+        self.flags_offset.get() & (Self::MORE_FRAGMENTS | Self::OFFSET) != 0
+    }
+
     /// The packet's place in a fragmented datagram; `None` for a whole one.
     #[must_use]
     pub fn fragment(&self) -> Option<Fragment> {
         let field = self.flags_offset.get();
         let fragment = Fragment {
             id: u32::from(self.id.get()),
-            offset: (field & 0x1FFF) << 3,
+            offset: (field & Self::OFFSET) << 3,
             more: field & Self::MORE_FRAGMENTS != 0,
         };
-        (!fragment.is_atomic()).then_some(fragment)
+        self.is_fragment().then_some(fragment)
     }
 
     /// Replaces the code point (its low 6 bits), keeps ECN, updates the checksum.

@@ -2,6 +2,8 @@
 
 use core::ops::Range;
 
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
 use super::{
     Malformed,
     ethernet::{EthernetHeader, VlanTag, ethertype},
@@ -11,6 +13,7 @@ use super::{
     ipv6::{self, Ipv6Header},
     tcp::TcpHeader,
     udp::UdpHeader,
+    view,
 };
 
 /// VLAN tags that the parse passes; what lies behind a third is [`L3::Other`].
@@ -46,6 +49,14 @@ pub struct Layers {
     fragment: Option<Fragment>,
 }
 
+/// How most frames start.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Start {
+    ethernet: EthernetHeader,
+    ip: Ipv4Header,
+}
+
 impl Layers {
     /// Finds the headers of an Ethernet frame. Frames that carry no IP parse too, see [`Layers::l3`].
     ///
@@ -60,21 +71,26 @@ impl Layers {
     }
 
     /// The layers of a whole TCP or UDP packet over IPv4 without VLAN tags, as most packets are. `None` for all others, and
-    /// where anything is wrong.
+    /// where anything is wrong: [`Layers::parse_any`] knows more.
+    ///
+    /// A function that takes plain packets apart from the others, in code that is inlined for both, is a good deal
+    /// faster with them: most questions that it asks of their layers are answered when it is compiled.
     #[inline(always)]
-    fn plain(frame: &[u8]) -> Option<Layers> {
-        let header = Ipv4Header::view(frame, EthernetHeader::LENGTH).ok()?;
-        let packet = frame.get(..EthernetHeader::LENGTH + usize::from(header.total_length.get()))?;
-        let at = EthernetHeader::LENGTH + header.header_length();
-        let is_ipv4 = EthernetHeader::view(frame).ok()?.ethertype.get() == ethertype::IPV4;
-        let has_l4 = match header.protocol {
+    pub fn plain(frame: &[u8]) -> Option<Layers> {
+        let Start { ethernet, ip } = view(frame, 0)?;
+        let at = EthernetHeader::LENGTH + ip.header_length();
+        let packet = frame.get(..EthernetHeader::LENGTH + usize::from(ip.total_length.get()))?;
+        let is_whole_ipv4 = ethernet.ethertype == ethertype::IPV4
+            && (0x45..0x50).contains(&ip.version_length)
+            && !ip.is_fragment();
+        let has_l4 = match ip.protocol {
             protocol::TCP => TcpHeader::view(packet, at).is_ok(),
             protocol::UDP => UdpHeader::view(packet, at, false).is_ok(),
             _ => false,
         };
-        (is_ipv4 && has_l4 && header.fragment().is_none()).then(|| Layers {
+        (is_whole_ipv4 && has_l4).then(|| Layers {
             l3: L3::Ipv4,
-            protocol: header.protocol,
+            protocol: ip.protocol,
             tags: 0,
             controls: [0; MAX_VLAN_TAGS],
             l3_offset: EthernetHeader::LENGTH as u16,
@@ -86,8 +102,12 @@ impl Layers {
         })
     }
 
+    /// Finds the headers as [`Layers::parse`] does, and does not expect a plain packet.
+    ///
+    /// # Errors
+    /// As there.
     #[inline(never)]
-    fn parse_any(frame: &[u8]) -> Result<Layers, Malformed> {
+    pub fn parse_any(frame: &[u8]) -> Result<Layers, Malformed> {
         let mut kind = EthernetHeader::view(frame)?.ethertype.get();
         let mut at = EthernetHeader::LENGTH;
         let mut controls = [0; MAX_VLAN_TAGS];
@@ -177,12 +197,14 @@ impl Layers {
     }
 
     /// What lies behind Ethernet and the VLAN tags.
+    #[inline]
     #[must_use]
     pub const fn l3(&self) -> L3 {
         self.l3
     }
 
     /// Whether the frame carries IPv4 or IPv6.
+    #[inline]
     #[must_use]
     pub const fn is_ip(&self) -> bool {
         matches!(self.l3, L3::Ipv4 | L3::Ipv6)
@@ -200,6 +222,7 @@ impl Layers {
     }
 
     /// Number of VLAN tags, 0 to 2.
+    #[inline]
     #[must_use]
     pub const fn vlan_count(&self) -> usize {
         self.tags as usize
@@ -212,18 +235,21 @@ impl Layers {
     }
 
     /// VLAN identifiers, outermost first; 0 where there is no tag.
+    #[inline]
     #[must_use]
     pub fn vlan_ids(&self) -> [u16; MAX_VLAN_TAGS] {
         self.controls.map(|control| control & 0x0FFF)
     }
 
     /// First byte behind Ethernet and the VLAN tags.
+    #[inline]
     #[must_use]
     pub const fn l3_offset(&self) -> usize {
         self.l3_offset as usize
     }
 
     /// Bytes of the IP packet, headers included, padding excluded; 0 without IP.
+    #[inline]
     #[must_use]
     pub const fn l3_length(&self) -> usize {
         self.end() - self.l3_offset()
@@ -231,12 +257,14 @@ impl Layers {
 
     /// The protocol behind all extension headers; `None` without IP. In a later IPv6 fragment it is
     /// the first header of the fragmented part (RFC 8200 §4.5).
+    #[inline]
     #[must_use]
     pub const fn protocol(&self) -> Option<u8> {
         if self.is_ip() { Some(self.protocol) } else { None }
     }
 
     /// First byte of a TCP, UDP or ICMP header; `None` for other protocols and in later fragments.
+    #[inline]
     #[must_use]
     pub const fn l4_offset(&self) -> Option<usize> {
         if self.has_l4 { Some(self.payload_offset as usize) } else { None }
@@ -256,6 +284,7 @@ impl Layers {
     }
 
     /// First byte behind the IP packet: padding from here on. Without IP: the L3 offset.
+    #[inline]
     #[must_use]
     pub const fn end(&self) -> usize {
         self.payload_offset as usize + self.payload_length as usize
@@ -281,6 +310,7 @@ impl Layers {
     }
 
     /// Whether this is a fragment without L4 header.
+    #[inline]
     #[must_use]
     pub fn is_later_fragment(&self) -> bool {
         self.fragment.is_some_and(|fragment| fragment.is_later())
@@ -294,6 +324,7 @@ impl Layers {
     }
 
     /// Which ICMP the L4 header is, if it is one.
+    #[inline]
     #[must_use]
     pub const fn icmp_version(&self) -> Option<IcmpVersion> {
         match (self.has_l4, self.protocol) {
@@ -304,6 +335,7 @@ impl Layers {
     }
 
     /// The role of the ICMP message in `frame`, if it is one. `frame` must be the parsed one.
+    #[inline(always)]
     #[must_use]
     pub fn icmp_role(&self, frame: &[u8]) -> Option<IcmpRole> {
         let version = self.icmp_version()?;

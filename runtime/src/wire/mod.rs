@@ -63,6 +63,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use icmp::IcmpVersion;
 
 /// The bytes at `at` as a header, if there are enough of them.
+#[inline]
 fn view<T>(bytes: &[u8], at: usize) -> Option<&T>
 where
     T: FromBytes + Immutable + KnownLayout + Unaligned,
@@ -71,6 +72,7 @@ where
 }
 
 /// The bytes at `at` as a header to edit, if there are enough of them.
+#[inline]
 fn view_mut<T>(bytes: &mut [u8], at: usize) -> Option<&mut T>
 where
     T: FromBytes + IntoBytes + KnownLayout + Unaligned,

@@ -61,6 +61,7 @@ impl TcpHeader {
     ///
     /// # Errors
     /// [`Malformed::TruncatedTcp`], [`Malformed::TcpDataOffset`].
+    #[inline]
     pub fn view(packet: &[u8], at: usize) -> Result<&TcpHeader, Malformed> {
         let header: &TcpHeader = view(packet, at).ok_or(Malformed::TruncatedTcp)?;
         if header.header_length() < Self::LENGTH {
@@ -78,6 +79,7 @@ impl TcpHeader {
     }
 
     /// Bytes of the header with its options.
+    #[inline]
     #[must_use]
     pub fn header_length(&self) -> usize {
         usize::from(self.data_offset >> 4) * 4

@@ -30,6 +30,7 @@ impl UdpHeader {
     /// # Errors
     /// [`Malformed::TruncatedUdp`]; [`Malformed::UdpLength`] below 8 bytes, or, in a whole
     /// datagram, beyond the IP payload. Less than the IP payload is allowed.
+    #[inline]
     pub fn view(packet: &[u8], at: usize, is_fragment: bool) -> Result<&UdpHeader, Malformed> {
         let header: &UdpHeader = view(packet, at).ok_or(Malformed::TruncatedUdp)?;
         let length = usize::from(header.length.get());
