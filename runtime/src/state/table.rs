@@ -15,7 +15,8 @@ use crate::clock::Nanos;
 /// What may be a key or a value: a fixed-size plain value whose bytes mean the same everywhere.
 ///
 /// Derive zerocopy's `FromBytes`, `IntoBytes` and `Immutable`; multi-byte fields are little endian in memory (the
-/// only byte order this crate builds for) or of a type that says its own.
+/// only byte order this crate builds for) or of a type that says its own. Keys are equal if their bytes are, whatever
+/// `Eq` says.
 pub trait Plain: Copy + FromBytes + IntoBytes + Immutable + Send + Sync + 'static {}
 impl<T: Copy + FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Plain for T {}
 
