@@ -4,9 +4,12 @@
 //! or not at all. It rides behind a frame, or travels alone.
 //!
 //! ```text
-//! unit := version(1) records(1) bytes(2, LE) crc32c(4, LE) record*
+//! unit := version(1) records(1) bytes(2, LE) crc32c(4, LE) { record [crc32c of its delta(4, LE)] }*
 //! ```
-//! `bytes` counts the records; the checksum is over them and the four bytes in front of it.
+//! `bytes` counts what stands behind the header. A record with a delta has the delta's checksum behind it: its head made
+//! it, and whoever passes the record on leaves it as it is. The unit's own checksum is over all but the deltas, the four
+//! bytes in front of it included. So each byte has one; who passes records on must read again what is small, and not
+//! the deltas.
 
 mod record;
 
@@ -15,9 +18,14 @@ pub use record::{Record, RecordView, Seen, vector_bytes};
 use crate::dependency::Versions;
 
 /// Version of the unit format, its first byte.
-pub const UNIT_VERSION: u8 = 1;
+pub const UNIT_VERSION: u8 = 2;
 /// Bytes in front of a unit's records.
 pub const UNIT_HEADER: usize = 8;
+
+/// Bytes of a record in a unit of a store of `partitions` partitions, without its delta: at most.
+pub const fn record_bytes(partitions: usize) -> usize {
+    vector_bytes(partitions) + record::SUM
+}
 
 /// Why a unit was refused. The node counts each by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -76,16 +84,22 @@ impl<'a> UnitView<'a> {
         if usize::from(u16::from_le_bytes([header[2], header[3]])) != records.len() {
             return Err(Damage::Length);
         }
-        if checksum(&header[..4], records).to_le_bytes() != header[4..8] {
-            return Err(Damage::Checksum);
-        }
-        let mut rest = records;
+        let unit = UnitView { records };
         let mut count = 0u8;
+        let mut rest = records;
         while !rest.is_empty() {
-            RecordView::take(&mut rest).ok_or(Damage::Record)?;
+            take(&mut rest).ok_or(Damage::Record)?;
             count = count.checked_add(1).ok_or(Damage::Record)?;
         }
-        if count == header[1] { Ok(UnitView { records }) } else { Err(Damage::Record) }
+        if checksum(&header[..4], records).to_le_bytes() != header[4..8]
+            || unit
+                .records()
+                .any(|record| !record.delta.is_empty() && record::sum(record.delta) != record.sum)
+        {
+            return Err(Damage::Checksum);
+        }
+        let is_sound = count == header[1] && unit.records().all(|record| record.is_sound());
+        if is_sound { Ok(unit) } else { Err(Damage::Record) }
     }
 
     /// A unit that this node sealed itself, or has checked before.
@@ -96,7 +110,7 @@ impl<'a> UnitView<'a> {
     /// The records; they are applied together, so that their order means nothing.
     pub fn records(&self) -> impl Iterator<Item = RecordView<'a>> + use<'a> {
         let mut rest = self.records;
-        std::iter::from_fn(move || RecordView::take(&mut rest))
+        std::iter::from_fn(move || take(&mut rest))
     }
 
     /// Whether there is nothing in it.
@@ -105,8 +119,28 @@ impl<'a> UnitView<'a> {
     }
 }
 
+/// Takes a record with its checksum off the bytes of a unit.
+fn take<'a>(rest: &mut &'a [u8]) -> Option<RecordView<'a>> {
+    let mut record = RecordView::take_trusted(rest)?;
+    if !record.delta.is_empty() {
+        (record.sum, *rest) = rest.split_at_checked(record::SUM)?;
+    }
+    Some(record)
+}
+
+/// The checksum of a unit: over all but the deltas.
 fn checksum(header: &[u8], records: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(header), records)
+    let mut crc = crc32c::crc32c(header);
+    // Where the next piece begins, and how far it is known to go.
+    let (mut piece, mut rest) = (records, records);
+    while let Some(record) = take(&mut rest) {
+        if !record.delta.is_empty() {
+            let behind = record::SUM + rest.len();
+            crc = crc32c::crc32c_append(crc, &piece[..piece.len() - behind - record.delta.len()]);
+            piece = &piece[piece.len() - behind..];
+        }
+    }
+    crc32c::crc32c_append(crc, piece)
 }
 
 /// Fills in the header of a unit whose records stand in `unit` behind [`UNIT_HEADER`] free bytes.
@@ -203,24 +237,29 @@ impl UnitBuilder {
         self.used = kept;
     }
 
-    /// Writes the unit into `out`, which is cleared; nothing where there are no records.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        self.encode_by(out, Record::encode);
+    /// Bytes of the encoded unit, at most.
+    pub fn bytes(&self) -> usize {
+        UNIT_HEADER + self.records().iter().map(Record::bytes_in_unit).sum::<usize>()
     }
 
-    /// Writes the unit's name: a unit that writes nothing and is ready where this one has been applied.
+    /// Appends the unit to `out`; nothing where there are no records.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_by(out, Record::encode_in_unit);
+    }
+
+    /// Appends the unit's name: a unit that writes nothing and is ready where this one has been applied.
     pub fn encode_name(&self, out: &mut Vec<u8>) {
         self.encode_by(out, Record::encode_name);
     }
 
     fn encode_by(&self, out: &mut Vec<u8>, encode: impl Fn(&Record, &mut Vec<u8>)) {
-        out.clear();
         if self.is_empty() {
             return;
         }
-        out.resize(UNIT_HEADER, 0);
+        let at = out.len();
+        out.resize(at + UNIT_HEADER, 0);
         self.records().iter().for_each(|record| encode(record, out));
-        seal(out, self.used as u8);
+        seal(&mut out[at..], self.used as u8);
     }
 }
 
@@ -230,7 +269,7 @@ pub fn select(unit: &[u8], wanted: impl Fn(&RecordView<'_>) -> bool, out: &mut V
     out.resize(UNIT_HEADER, 0);
     let mut records = 0;
     let mut rest = UnitView::trusted(unit).records;
-    while let (before, Some(record)) = (rest, RecordView::take(&mut rest)) {
+    while let (before, Some(record)) = (rest, take(&mut rest)) {
         if wanted(&record) {
             out.extend_from_slice(&before[..before.len() - rest.len()]);
             records += 1;

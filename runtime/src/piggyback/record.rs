@@ -12,10 +12,17 @@ use crate::mutant::{self, Mutant};
 const WRITTEN: u8 = 0x80;
 const HEADER: usize = 4;
 const SEEN: usize = 5;
+/// Bytes of a delta's checksum.
+pub(super) const SUM: usize = 4;
 
 /// Bytes that a record's vector takes at most in a store of `partitions` partitions, header included.
 pub const fn vector_bytes(partitions: usize) -> usize {
     HEADER + SEEN * partitions
+}
+
+/// A delta's checksum, as it travels.
+pub(super) fn sum(delta: &[u8]) -> [u8; SUM] {
+    crc32c::crc32c(delta).to_le_bytes()
 }
 
 /// One entry of a record's dependency vector.
@@ -46,25 +53,47 @@ impl Seen {
 pub struct RecordView<'a> {
     /// The stage whose store it is about.
     pub stage: u8,
+    /// All of it.
+    bytes: &'a [u8],
     seen: &'a [u8],
     /// The changed rows; see [`crate::txn::delta`].
     pub delta: &'a [u8],
+    /// In a unit, the checksum that stands behind the record; none where there is no delta.
+    pub(super) sum: &'a [u8],
 }
 
 impl<'a> RecordView<'a> {
     /// Takes the first record off `rest`; `None` where the bytes are none.
     pub fn take(rest: &mut &'a [u8]) -> Option<Self> {
-        let (header, after) = rest.split_at_checked(HEADER)?;
+        RecordView::take_trusted(rest).filter(RecordView::is_sound)
+    }
+
+    /// As [`RecordView::take`], where it is known that the record makes sense.
+    pub(super) fn take_trusted(rest: &mut &'a [u8]) -> Option<Self> {
+        let header = rest.first_chunk::<HEADER>()?;
+        let front = HEADER + SEEN * usize::from(header[1]);
         let delta_bytes = usize::from(u16::from_le_bytes([header[2], header[3]]));
-        let (seen, after) = after.split_at_checked(SEEN * usize::from(header[1]))?;
-        let (delta, after) = after.split_at_checked(delta_bytes)?;
-        let record = RecordView { stage: header[0], seen, delta };
-        let ascending = record.seen().zip(record.seen().skip(1)).all(|(a, b)| a.partition < b.partition);
-        let sound = ascending
-            && record.seen().all(|s| s.partition < MAX_PARTITIONS)
-            && (delta.is_empty() || record.writes());
+        let (bytes, after) = rest.split_at_checked(front + delta_bytes)?;
+        let (seen, delta) = (&bytes[HEADER..front], &bytes[front..]);
         *rest = after;
-        sound.then_some(record)
+        Some(RecordView { stage: header[0], bytes, seen, delta, sum: &[] })
+    }
+
+    /// Whether the partitions ascend and exist, and none of the rows is of a partition that was not written.
+    pub(super) fn is_sound(&self) -> bool {
+        let (mut next, mut ascend, mut written) = (0, true, 0);
+        for entry in self.seen.chunks_exact(SEEN) {
+            let partition = entry[0] & !WRITTEN;
+            ascend &= partition >= next;
+            next = partition + 1;
+            written |= entry[0];
+        }
+        ascend && usize::from(next) <= MAX_PARTITIONS && (self.delta.is_empty() || written & WRITTEN != 0)
+    }
+
+    /// What stands in front of the delta.
+    pub(super) fn front(&self) -> &'a [u8] {
+        &self.bytes[..HEADER + self.seen.len()]
     }
 
     /// The dependency vector, by ascending partition.
@@ -105,7 +134,13 @@ pub struct Record {
     read: PartitionSet,
     written: PartitionSet,
     version: Vector,
-    delta: Vec<u8>,
+    /// The delta, behind what stood in front of it where the record came from elsewhere.
+    bytes: Vec<u8>,
+    front: usize,
+    /// The record is as it came: `bytes` are all of it.
+    as_it_came: bool,
+    /// The delta's checksum, where it came along.
+    sum: Option<[u8; SUM]>,
 }
 
 impl Record {
@@ -114,11 +149,17 @@ impl Record {
         self.stage = stage;
         self.read = PartitionSet::default();
         self.written = PartitionSet::default();
-        self.delta.clear();
+        self.forget_delta();
+    }
+
+    fn forget_delta(&mut self) {
+        self.bytes.clear();
+        (self.front, self.as_it_came, self.sum) = (0, false, None);
     }
 
     /// Notes a partition that was seen at `version`, and perhaps written.
     pub fn note(&mut self, partition: usize, version: Version, written: bool) {
+        self.as_it_came = false;
         let set = if written { &mut self.written } else { &mut self.read };
         set.insert(partition);
         self.version.0[partition] = version;
@@ -126,12 +167,13 @@ impl Record {
 
     /// The delta, to append to.
     pub fn delta_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.delta
+        (self.as_it_came, self.sum) = (false, None);
+        &mut self.bytes
     }
 
     /// The delta.
     pub fn delta(&self) -> &[u8] {
-        &self.delta
+        &self.bytes[self.front..]
     }
 
     /// Whether anything was written.
@@ -164,18 +206,29 @@ impl Record {
 
     /// Takes in another record of the same stage that [`Record::fits`].
     pub fn merge(&mut self, other: &RecordView<'_>, near: &impl Versions) {
+        let is_first = self.is_empty();
         for s in other.seen() {
             let version = s.version_near(near.version(s.partition));
             if s.written {
                 self.read.0 &= !(1 << s.partition);
                 self.note(s.partition, version, true);
             } else if self.read.contains(s.partition) {
-                self.version.raise(s.partition, version);
+                self.as_it_came &= !self.version.raise(s.partition, version);
             } else if !self.written.contains(s.partition) {
                 self.note(s.partition, version, false);
             }
         }
-        self.delta.extend_from_slice(other.delta);
+        if is_first {
+            self.forget_delta();
+            self.bytes.extend_from_slice(other.bytes);
+            self.front = other.front().len();
+            self.as_it_came = true;
+            self.sum = other.sum.try_into().ok();
+        } else if !other.delta.is_empty() {
+            self.sum = other.sum.try_into().ok().filter(|_| self.delta().is_empty());
+            self.as_it_came = false;
+            self.bytes.extend_from_slice(other.delta);
+        }
     }
 
     /// Forgets what `commit` covers, for that is known everywhere: reads one by one, writes all together.
@@ -183,22 +236,39 @@ impl Record {
         for partition in self.read.iter() {
             if commit.version(partition) >= self.version[partition] {
                 self.read.0 &= !(1 << partition);
+                self.as_it_came = false;
             }
         }
         if self.written.iter().all(|partition| commit.version(partition) > self.version[partition]) {
             self.written = PartitionSet::default();
-            self.delta.clear();
+            self.forget_delta();
+        }
+    }
+
+    /// Bytes that [`Record::encode_in_unit`] appends, at most.
+    pub(super) fn bytes_in_unit(&self) -> usize {
+        HEADER + SEEN * (self.read.len() + self.written.len()) + self.delta().len() + SUM
+    }
+
+    /// Appends the whole record, and the checksum of its delta where it has one: both as they came, where they did.
+    pub(super) fn encode_in_unit(&self, out: &mut Vec<u8>) {
+        self.encode(out);
+        if !self.delta().is_empty() {
+            out.extend_from_slice(&self.sum.unwrap_or_else(|| sum(self.delta())));
         }
     }
 
     /// Appends the whole record.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        if self.as_it_came {
+            return out.extend_from_slice(&self.bytes);
+        }
         let seen = self.read.union(self.written);
-        self.head(seen.len(), self.delta.len(), out);
+        self.head(seen.len(), self.delta().len(), out);
         for partition in seen.iter() {
             self.put_seen(partition, self.written.contains(partition), self.version[partition], out);
         }
-        out.extend_from_slice(&self.delta);
+        out.extend_from_slice(self.delta());
     }
 
     /// Appends the record's *name*: a record that writes nothing and has read what stands behind this one. Whoever

@@ -9,18 +9,32 @@ const BUCKETS: usize = 256;
 /// How many frames behind the first that can't leave are looked at in one go.
 const LOOK_AHEAD: usize = 64;
 
-/// A queue in which frames of one flow keep their order, and flows don't wait for each other.
+/// A queue in which frames of one flow keep their order, and flows don't wait for each other. Frames that wait for one
+/// unit mostly come one behind the other: then they have one name, and there is one question and one answer for all.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     queue: VecDeque<Option<Packet>>,
+    /// What the frames in the queue wait for: so many of them for each.
+    units: VecDeque<Awaited>,
+    /// Names that nobody waits for any more.
+    spare: Vec<Vec<u8>>,
     held: usize,
     /// Frames held, per bucket of flow hashes.
     buckets: Box<[u32; BUCKETS]>,
 }
 
+/// A unit that frames wait for.
+#[derive(Clone, Debug)]
+struct Awaited {
+    name: Vec<u8>,
+    /// Places of the queue.
+    places: usize,
+}
+
 impl Default for Hold {
     fn default() -> Self {
-        Hold { queue: VecDeque::new(), held: 0, buckets: Box::new([0; BUCKETS]) }
+        let (queue, units) = (VecDeque::new(), VecDeque::new());
+        Hold { queue, units, spare: Vec::new(), held: 0, buckets: Box::new([0; BUCKETS]) }
     }
 }
 
@@ -58,41 +72,68 @@ impl Hold {
         self.buckets[bucket(packet.meta.flow)] > 0
     }
 
-    /// Holds a frame.
-    pub(crate) fn push(&mut self, packet: Packet) {
+    /// Holds a frame until the unit of this name may leave.
+    pub(crate) fn push(&mut self, packet: Packet, name: &[u8]) {
         self.buckets[bucket(packet.meta.flow)] += 1;
         self.held += 1;
         self.queue.push_back(Some(packet));
+        match self.units.back_mut().filter(|unit| unit.name == name) {
+            Some(unit) => unit.places += 1,
+            None => {
+                let mut own = self.spare.pop().unwrap_or_default();
+                own.clear();
+                own.extend_from_slice(name);
+                self.units.push_back(Awaited { name: own, places: 1 });
+            }
+        }
     }
 
-    /// Moves the frames that `may_leave` lets go to `leaving`, each behind the earlier ones of its flow.
-    pub(crate) fn release(&mut self, mut may_leave: impl FnMut(&Packet) -> bool, leaving: &mut Vec<Packet>) {
+    /// Moves the frames of units that `may_leave` lets go to `leaving`, each behind the earlier ones of its flow.
+    pub(crate) fn release(&mut self, may_leave: impl Fn(&[u8]) -> bool, leaving: &mut Vec<Packet>) {
+        // Nobody is in front of the first unit's frames.
+        while let Some(unit) = self.units.pop_front_if(|unit| may_leave(&unit.name)) {
+            for packet in self.queue.drain(..unit.places).flatten() {
+                self.buckets[bucket(packet.meta.flow)] -= 1;
+                self.held -= 1;
+                leaving.push(packet);
+            }
+            self.spare.push(unit.name);
+        }
+        if self.units.iter().skip(1).take(LOOK_AHEAD).any(|unit| may_leave(&unit.name)) {
+            self.release_around(may_leave, leaving);
+        }
+    }
+
+    /// As [`Hold::release`], where the first unit's frames stay.
+    fn release_around(&mut self, may_leave: impl Fn(&[u8]) -> bool, leaving: &mut Vec<Packet>) {
         let mut stuck = Flows::default();
         let mut misses = 0;
-        for slot in &mut self.queue {
-            let Some(packet) = slot else { continue };
-            let flow = packet.meta.flow;
-            if !stuck.contain(flow) && may_leave(packet) {
-                self.buckets[bucket(flow)] -= 1;
-                self.held -= 1;
-                leaving.extend(slot.take());
-            } else {
-                stuck.add(flow);
-                misses += 1;
-                if misses == LOOK_AHEAD {
-                    break;
+        let mut queue = self.queue.iter_mut();
+        for (number, unit) in self.units.iter().enumerate() {
+            let may_leave = number > 0 && may_leave(&unit.name);
+            for place in queue.by_ref().take(unit.places) {
+                let Some(packet) = place else { continue };
+                let flow = packet.meta.flow;
+                if may_leave && !stuck.contain(flow) {
+                    self.buckets[bucket(flow)] -= 1;
+                    self.held -= 1;
+                    leaving.extend(place.take());
+                } else {
+                    stuck.add(flow);
+                    misses += 1;
+                    if misses == LOOK_AHEAD {
+                        return;
+                    }
                 }
             }
         }
-        while self.queue.front().is_some_and(Option::is_none) {
-            self.queue.pop_front();
-        }
     }
 
-    /// Everything that is held, in order.
+    /// Everything that is held, in order, each with the name of what it waits for.
     #[cfg(feature = "simulation")]
-    pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
-        self.queue.iter().flatten()
+    pub(crate) fn packets(&self) -> impl Iterator<Item = (&Packet, &[u8])> {
+        let names = self.units.iter().flat_map(|unit| std::iter::repeat_n(&unit.name[..], unit.places));
+        self.queue.iter().zip(names).filter_map(|(place, name)| Some((place.as_ref()?, name)))
     }
 
     /// Takes out everything that is held, in order.
@@ -111,20 +152,24 @@ mod tests {
         fn flows_keep_their_order_and_do_not_wait_for_each_other(
             flows in proptest::collection::vec(0u32..5, 1..60),
             ready in proptest::collection::vec(any::<bool>(), 60),
+            same in proptest::collection::vec(any::<bool>(), 60),
         ) {
             // Goal: order within a flow, none across. Method: random readiness, against the definition.
             let mut hold = Hold::default();
+            // Frames whose unit is the same are let go together.
+            let mut unit_of: Vec<usize> = Vec::new();
             for (i, flow) in flows.iter().enumerate() {
+                unit_of.push(if i > 0 && same[i] { unit_of[i - 1] } else { i });
                 let mut packet = Packet::new(&[i as u8]);
                 packet.meta.flow = *flow;
-                hold.push(packet);
+                hold.push(packet, &[unit_of[i] as u8]);
             }
             let mut left = Vec::new();
             let number = |packet: &Packet| usize::from(packet.frame()[0]);
-            hold.release(|packet| ready[number(packet)], &mut left);
+            hold.release(|unit| ready[usize::from(unit[0])], &mut left);
             let first: Vec<usize> = left.iter().map(number).collect();
             let expected: Vec<usize> = (0..flows.len())
-                .filter(|&i| (0..=i).filter(|&j| flows[j] == flows[i]).all(|j| ready[j]))
+                .filter(|&i| (0..=i).filter(|&j| flows[j] == flows[i]).all(|j| ready[unit_of[j]]))
                 .collect();
             prop_assert_eq!(&first, &expected);
             prop_assert_eq!(hold.len(), flows.len() - left.len());

@@ -1,7 +1,7 @@
 //! Who holds what: the geometry of the ring.
 
 use crate::limits::{Limits, MAX_LANES, MAX_NODES, MAX_UNIT_FRAMES};
-use crate::piggyback::{UNIT_HEADER, vector_bytes};
+use crate::piggyback::{UNIT_HEADER, record_bytes};
 use crate::state::Layout;
 
 /// What every node of a chain knows from the start.
@@ -123,7 +123,7 @@ impl Plan {
         // Without replication nothing travels, and only the format's own bound is left.
         let link = if self.f == 0 { crate::limits::MAX_UNIT } else { self.limits.mtu };
         let unit = link.min(crate::limits::MAX_UNIT).saturating_sub(UNIT_HEADER);
-        (unit / self.f.max(1)).saturating_sub(vector_bytes(self.layout.partitions)) / 2
+        (unit / self.f.max(1)).saturating_sub(record_bytes(self.layout.partitions)) / 2
     }
 
     /// Network functions in the chain.

@@ -53,14 +53,25 @@ impl Retained {
 
     /// Retains a unit that was sent at `sent`; 0 where it was not.
     pub(crate) fn push(&mut self, unit: &[u8], sent: Nanos) {
+        self.push_with(unit.len(), sent, |bytes| bytes.extend_from_slice(unit));
+    }
+
+    /// As [`Retained::push`], for a unit that `append` writes, of `most` bytes at most; it is [`Retained::newest`] then.
+    pub(crate) fn push_with(&mut self, most: usize, sent: Nanos, append: impl FnOnce(&mut Vec<u8>)) {
         let gone = self.gone();
-        let is_full = self.bytes.len() + unit.len() > self.bytes.capacity();
+        let is_full = self.bytes.len() + most > self.bytes.capacity();
         if is_full && gone > self.bytes.len() / 2 {
             self.bytes.drain(..gone);
             self.units.iter_mut().for_each(|entry| entry.at -= gone);
         }
-        self.units.push_back(Entry { at: self.bytes.len(), len: unit.len(), sent });
-        self.bytes.extend_from_slice(unit);
+        let at = self.bytes.len();
+        append(&mut self.bytes);
+        self.units.push_back(Entry { at, len: self.bytes.len() - at, sent });
+    }
+
+    /// The unit that was retained last; empty where there is none.
+    pub(crate) fn newest(&self) -> &[u8] {
+        self.units.back().map_or(&[], |entry| unit(&self.bytes, entry))
     }
 
     /// Lets the oldest units go as long as `committed` holds. Returns whether any went.

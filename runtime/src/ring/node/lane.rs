@@ -198,6 +198,9 @@ impl Lane {
                 Some(damage) => self.refuse(packet, damage.reason(), out),
             };
         }
+        if self.has_joined(&packet) {
+            return self.pass(packet, out);
+        }
         match self.replicate(&packet) {
             Outcome::Applied { news } => self.stage(packet, news, out),
             Outcome::Waits => self.wait(packet, out),
@@ -293,7 +296,6 @@ impl Lane {
 
     /// Sends a packet on its way out of this node; what it waited for is done.
     pub(super) fn depart(&mut self, mut packet: Packet, out: &mut Output) {
-        packet.set_unit(&[]);
         let (plan, index) = (&self.core.plan, self.core.index);
         let (end, next, list) = match packet.meta.direction {
             Direction::Outbound => (plan.last(), plan.successor(index), &mut out.forward),

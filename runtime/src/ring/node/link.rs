@@ -44,8 +44,6 @@ pub(super) struct Link {
     pub(super) tell_all: bool,
     next_tell_all: Nanos,
     body: Vec<u8>,
-    /// The unit that was last asked about, while frames are let go.
-    asked: Vec<u8>,
 }
 
 impl Link {
@@ -63,7 +61,6 @@ impl Link {
             tell_all: true,
             next_tell_all: 0,
             body: Vec::new(),
-            asked: Vec::new(),
         }
     }
 
@@ -222,21 +219,7 @@ impl Lane {
                 self.link.patience = 0;
             }
             let mut leaving = std::mem::take(&mut self.leaving);
-            // The frames of a unit have one name and follow each other: one answer is for all.
-            let (asked, mut answer) = (&mut self.link.asked, true);
-            asked.clear();
-            let may_leave = |packet: &Packet| {
-                if core.plan.unit_frames == 1 {
-                    return is_committed(core, packet.unit());
-                }
-                if packet.unit() != asked.as_slice() {
-                    asked.clear();
-                    asked.extend_from_slice(packet.unit());
-                    answer = is_committed(core, asked);
-                }
-                answer
-            };
-            self.hold.release(may_leave, &mut leaving);
+            self.hold.release(|name| is_committed(core, name), &mut leaving);
             for packet in leaving.drain(..) {
                 match mutant::is(Mutant::HeldVanish) {
                     true => out.pool.give(packet),
