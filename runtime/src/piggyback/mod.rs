@@ -4,12 +4,12 @@
 //! or not at all. It rides behind a frame, or travels alone.
 //!
 //! ```text
-//! unit := version(1) records(1) bytes(2, LE) crc32c(4, LE) { record [crc32c of its delta(4, LE)] }*
+//! unit := version(1) records(1) bytes(2, LE) crc32c(4, LE) { record [crc32c(4, LE)] }*
 //! ```
-//! `bytes` counts what stands behind the header. A record with a delta has the delta's checksum behind it: its head made
-//! it, and whoever passes the record on leaves it as it is. The unit's own checksum is over all but the deltas, the four
-//! bytes in front of it included. So each byte has one; who passes records on must read again what is small, and not
-//! the deltas.
+//! `bytes` counts what stands behind the header. A record with a delta has a checksum of its own behind it: its head made
+//! it, and whoever passes the record on as it came leaves it as it is. The unit's checksum is over the four bytes in
+//! front of it, over those of the records, and over the records that have none. So every byte is under a checksum, and
+//! passing a delta on takes no more than a copy.
 
 mod record;
 
@@ -84,22 +84,21 @@ impl<'a> UnitView<'a> {
         if usize::from(u16::from_le_bytes([header[2], header[3]])) != records.len() {
             return Err(Damage::Length);
         }
-        let unit = UnitView { records };
-        let mut count = 0u8;
+        let (mut count, mut stages) = (0u8, 0u64);
+        let (mut is_whole, mut is_sound) = (true, true);
         let mut rest = records;
         while !rest.is_empty() {
-            take(&mut rest).ok_or(Damage::Record)?;
+            let record = take(&mut rest).ok_or(Damage::Record)?;
             count = count.checked_add(1).ok_or(Damage::Record)?;
+            let stage = 1u64.checked_shl(record.stage.into()).ok_or(Damage::Record)?;
+            is_whole &= record.is_whole();
+            is_sound &= record.is_sound() && stages & stage == 0;
+            stages |= stage;
         }
-        if checksum(&header[..4], records).to_le_bytes() != header[4..8]
-            || unit
-                .records()
-                .any(|record| !record.delta.is_empty() && record::sum(record.delta) != record.sum)
-        {
+        if !is_whole || checksum(&header[..4], records).to_le_bytes() != header[4..8] {
             return Err(Damage::Checksum);
         }
-        let is_sound = count == header[1] && unit.records().all(|record| record.is_sound());
-        if is_sound { Ok(unit) } else { Err(Damage::Record) }
+        if is_sound && count == header[1] { Ok(UnitView { records }) } else { Err(Damage::Record) }
     }
 
     /// A unit that this node sealed itself, or has checked before.
@@ -128,19 +127,15 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<RecordView<'a>> {
     Some(record)
 }
 
-/// The checksum of a unit: over all but the deltas.
+/// The checksum of a unit; see the [module](self).
 fn checksum(header: &[u8], records: &[u8]) -> u32 {
     let mut crc = crc32c::crc32c(header);
-    // Where the next piece begins, and how far it is known to go.
-    let (mut piece, mut rest) = (records, records);
-    while let Some(record) = take(&mut rest) {
-        if !record.delta.is_empty() {
-            let behind = record::SUM + rest.len();
-            crc = crc32c::crc32c_append(crc, &piece[..piece.len() - behind - record.delta.len()]);
-            piece = &piece[piece.len() - behind..];
-        }
+    let mut rest = records;
+    while let (before, Some(record)) = (rest, take(&mut rest)) {
+        let record_bytes = &before[..before.len() - rest.len()];
+        crc = crc32c::crc32c_append(crc, if record.sum.is_empty() { record_bytes } else { record.sum });
     }
-    crc32c::crc32c_append(crc, piece)
+    crc32c::crc32c_append(crc, rest)
 }
 
 /// Fills in the header of a unit whose records stand in `unit` behind [`UNIT_HEADER`] free bytes.

@@ -4,7 +4,7 @@ use super::Output;
 use super::head::unit_alone;
 use super::lane::{Core, Lane};
 use crate::clock::Nanos;
-use crate::dependency::{PartitionSet, Vector, Versions};
+use crate::dependency::{PartitionSet, Vector, Version, Versions};
 use crate::limits::REPAIR_UNITS;
 use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
@@ -95,6 +95,11 @@ impl Link {
     }
 }
 
+/// A version in an acknowledgement.
+fn version_of(bytes: &[u8]) -> Version {
+    bytes.try_into().map_or(0, Version::from_le_bytes)
+}
+
 /// Whether everything that a unit wrote and saw is on all nodes of its groups, as far as this node knows.
 fn is_committed(core: &Core, unit: &[u8]) -> bool {
     UnitView::trusted(unit).records().all(|record| {
@@ -152,8 +157,11 @@ impl Lane {
             body.push(stage as u8);
             body.extend_from_slice(&part.0.to_le_bytes());
             for partition in part.iter() {
-                body.extend_from_slice(&store.live_versions().version(partition).to_le_bytes());
-                body.extend_from_slice(&store.live_commit().version(partition).to_le_bytes());
+                let mut versions = [0; ACKNOWLEDGE_PARTITION];
+                let (applied, commit) = versions.split_at_mut(ACKNOWLEDGE_PARTITION / 2);
+                applied.copy_from_slice(&store.live_versions().version(partition).to_le_bytes());
+                commit.copy_from_slice(&store.live_commit().version(partition).to_le_bytes());
+                body.extend_from_slice(&versions);
             }
         }
     }
@@ -194,15 +202,20 @@ impl Lane {
             let stage = usize::from(body.u8().ok_or(Damage::Record)?);
             let told = PartitionSet(body.u64().ok_or(Damage::Record)?);
             let store = self.core.stores.get(stage).ok_or(Damage::ForeignStage)?;
-            for partition in told.iter() {
-                let applied = body.u64().ok_or(Damage::Record)?;
-                let commit = body.u64().ok_or(Damage::Record)?;
-                let commit = if mutant::is(Mutant::CommitIsApplied) { applied } else { commit };
+            let versions = body.bytes(told.len() * ACKNOWLEDGE_PARTITION).ok_or(Damage::Record)?;
+            let mut learned = PartitionSet::default();
+            for (partition, versions) in told.iter().zip(versions.chunks_exact(ACKNOWLEDGE_PARTITION)) {
+                let (applied, commit) = versions.split_at(ACKNOWLEDGE_PARTITION / 2);
+                let applied = version_of(applied);
+                let commit = if mutant::is(Mutant::CommitIsApplied) { applied } else { version_of(commit) };
                 self.link.applied[stage].raise(partition, applied);
                 if store.as_ref().is_some_and(|store| store.learn_commit(partition, commit)) {
-                    self.link.untold[stage].insert(partition);
-                    self.core.tell(&self.core.committed);
+                    learned.insert(partition);
                 }
+            }
+            if !learned.is_empty() {
+                self.link.untold[stage] = self.link.untold[stage].union(learned);
+                self.core.tell(&self.core.committed);
             }
         }
         Ok(())
