@@ -57,6 +57,9 @@ impl PartitionSet {
 
     /// Takes the first `count` partitions out of the set.
     pub fn take_first(&mut self, count: usize) -> Self {
+        if count >= self.len() {
+            return std::mem::take(self);
+        }
         let mut taken = PartitionSet::default();
         self.iter().take(count).for_each(|partition| taken.insert(partition));
         self.0 &= !taken.0;

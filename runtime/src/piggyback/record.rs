@@ -53,8 +53,8 @@ impl Seen {
 pub struct RecordView<'a> {
     /// The stage whose store it is about.
     pub stage: u8,
-    /// All of it.
-    bytes: &'a [u8],
+    /// All of it but the checksum.
+    pub(super) bytes: &'a [u8],
     seen: &'a [u8],
     /// The changed rows; see [`crate::txn::delta`].
     pub delta: &'a [u8],
@@ -117,15 +117,11 @@ impl<'a> RecordView<'a> {
         set
     }
 
-    /// Whether a store that stands at `known` has everything behind this record: what it read, and what it wrote, for
-    /// which one written partition stands, since a record is applied whole.
+    /// Whether a store that stands at `known` has everything behind this record: what it wrote and what it read.
     pub fn covered_by(&self, known: &impl Versions) -> bool {
-        let mut written = false;
         self.seen().all(|s| {
-            (s.written && std::mem::replace(&mut written, true)) || {
-                let here = known.version(s.partition);
-                here >= s.version_after(here)
-            }
+            let here = known.version(s.partition);
+            here >= s.version_after(here)
         })
     }
 }
@@ -340,7 +336,7 @@ impl Record {
     }
 
     fn put_seen(&self, partition: usize, written: bool, version: u32, out: &mut Vec<u8>) {
-        out.push(partition as u8 | if written { WRITTEN } else { 0 });
-        out.extend_from_slice(&version.to_le_bytes());
+        let [a, b, c, d] = version.to_le_bytes();
+        out.extend_from_slice(&[partition as u8 | if written { WRITTEN } else { 0 }, a, b, c, d]);
     }
 }

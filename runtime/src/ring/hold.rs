@@ -14,28 +14,43 @@ const LOOK_AHEAD: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     queue: VecDeque<Option<Packet>>,
-    /// What the frames in the queue wait for: so many of them for each.
+    /// What the frames in the queue wait for.
     units: VecDeque<Awaited>,
-    /// Names that nobody waits for any more.
-    spare: Vec<Vec<u8>>,
+    /// The units' names one behind the other; in front are those of units that have gone, `gone` bytes.
+    names: Vec<u8>,
+    gone: usize,
     held: usize,
     /// Frames held, per bucket of flow hashes.
     buckets: Box<[u32; BUCKETS]>,
 }
 
 /// A unit that frames wait for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Awaited {
-    name: Vec<u8>,
+    /// Bytes of its name.
+    name: usize,
     /// Places of the queue.
     places: usize,
 }
 
 impl Default for Hold {
     fn default() -> Self {
-        let (queue, units) = (VecDeque::new(), VecDeque::new());
-        Hold { queue, units, spare: Vec::new(), held: 0, buckets: Box::new([0; BUCKETS]) }
+        let (queue, units, names) = (VecDeque::new(), VecDeque::new(), Vec::new());
+        Hold { queue, units, names, gone: 0, held: 0, buckets: Box::new([0; BUCKETS]) }
     }
+}
+
+/// Each unit with its name.
+fn named<'a>(
+    units: &'a VecDeque<Awaited>,
+    names: &'a [u8],
+) -> impl Iterator<Item = (&'a Awaited, &'a [u8])> {
+    let mut rest = names;
+    units.iter().map(move |unit| {
+        let (name, after) = rest.split_at(unit.name);
+        rest = after;
+        (unit, name)
+    })
 }
 
 fn bucket(flow: u32) -> usize {
@@ -77,29 +92,42 @@ impl Hold {
         self.buckets[bucket(packet.meta.flow)] += 1;
         self.held += 1;
         self.queue.push_back(Some(packet));
-        match self.units.back_mut().filter(|unit| unit.name == name) {
-            Some(unit) => unit.places += 1,
-            None => {
-                let mut own = self.spare.pop().unwrap_or_default();
-                own.clear();
-                own.extend_from_slice(name);
-                self.units.push_back(Awaited { name: own, places: 1 });
-            }
+        match self.units.back_mut() {
+            Some(last) if self.names[self.names.len() - last.name..] == *name => last.places += 1,
+            _ => self.wait_for(name),
         }
+    }
+
+    /// The last frame waits for another unit than the one in front of it.
+    fn wait_for(&mut self, name: &[u8]) {
+        if self.names.len() + name.len() > self.names.capacity() && self.gone > self.names.len() / 2 {
+            self.names.drain(..self.gone);
+            self.gone = 0;
+        }
+        self.names.extend_from_slice(name);
+        self.units.push_back(Awaited { name: name.len(), places: 1 });
     }
 
     /// Moves the frames of units that `may_leave` lets go to `leaving`, each behind the earlier ones of its flow.
     pub(crate) fn release(&mut self, may_leave: impl Fn(&[u8]) -> bool, leaving: &mut Vec<Packet>) {
         // Nobody is in front of the first unit's frames.
-        while let Some(unit) = self.units.pop_front_if(|unit| may_leave(&unit.name)) {
-            for packet in self.queue.drain(..unit.places).flatten() {
-                self.buckets[bucket(packet.meta.flow)] -= 1;
-                self.held -= 1;
-                leaving.push(packet);
+        while let Some(unit) = self.units.pop_front_if(|unit| may_leave(&self.names[self.gone..][..unit.name])) {
+            self.gone += unit.name;
+            for _ in 0..unit.places {
+                if let Some(packet) = self.queue.pop_front().flatten() {
+                    self.buckets[bucket(packet.meta.flow)] -= 1;
+                    self.held -= 1;
+                    leaving.push(packet);
+                }
             }
-            self.spare.push(unit.name);
         }
-        if self.units.iter().skip(1).take(LOOK_AHEAD).any(|unit| may_leave(&unit.name)) {
+        if self.units.is_empty() {
+            self.names.clear();
+            self.gone = 0;
+            return;
+        }
+        let may_pass = |(_, name): (&Awaited, &[u8])| may_leave(name);
+        if named(&self.units, &self.names[self.gone..]).skip(1).take(LOOK_AHEAD).any(may_pass) {
             self.release_around(may_leave, leaving);
         }
     }
@@ -108,10 +136,10 @@ impl Hold {
     fn release_around(&mut self, may_leave: impl Fn(&[u8]) -> bool, leaving: &mut Vec<Packet>) {
         let mut stuck = Flows::default();
         let mut misses = 0;
-        let mut queue = self.queue.iter_mut();
-        for (number, unit) in self.units.iter().enumerate() {
-            let may_leave = number > 0 && may_leave(&unit.name);
-            for place in queue.by_ref().take(unit.places) {
+        let mut places = self.queue.iter_mut();
+        for (number, (unit, name)) in named(&self.units, &self.names[self.gone..]).enumerate() {
+            let may_leave = number > 0 && may_leave(name);
+            for place in places.by_ref().take(unit.places) {
                 let Some(packet) = place else { continue };
                 let flow = packet.meta.flow;
                 if may_leave && !stuck.contain(flow) {
@@ -132,7 +160,7 @@ impl Hold {
     /// Everything that is held, in order, each with the name of what it waits for.
     #[cfg(feature = "simulation")]
     pub(crate) fn packets(&self) -> impl Iterator<Item = (&Packet, &[u8])> {
-        let names = self.units.iter().flat_map(|unit| std::iter::repeat_n(&unit.name[..], unit.places));
+        let names = named(&self.units, &self.names[self.gone..]).flat_map(|(unit, name)| std::iter::repeat_n(name, unit.places));
         self.queue.iter().zip(names).filter_map(|(place, name)| Some((place.as_ref()?, name)))
     }
 

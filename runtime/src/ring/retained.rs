@@ -6,9 +6,10 @@ use crate::clock::Nanos;
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// Where the unit's bytes are.
+    /// Where the unit's bytes are; those of its name are behind them.
     at: usize,
     len: usize,
+    name: usize,
     sent: Nanos,
 }
 
@@ -16,12 +17,20 @@ struct Entry {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Retained {
     units: VecDeque<Entry>,
-    /// The units one behind the other; in front may be what is left of units that have gone.
+    /// The units one behind the other, each with its name; in front may be what is left of units that have gone.
     bytes: Vec<u8>,
 }
 
 fn unit<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
     &bytes[entry.at..][..entry.len]
+}
+
+/// What says of a unit whether it is committed: its name, which is shorter, or the unit where it has none.
+fn name<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
+    match entry.name {
+        0 => unit(bytes, entry),
+        len => &bytes[entry.at + entry.len..][..len],
+    }
 }
 
 impl Retained {
@@ -35,7 +44,7 @@ impl Retained {
         self.units.is_empty()
     }
 
-    /// Bytes of all retained units.
+    /// Bytes of all retained units and their names.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len() - self.gone()
     }
@@ -53,20 +62,28 @@ impl Retained {
 
     /// Retains a unit that was sent at `sent`; 0 where it was not.
     pub(crate) fn push(&mut self, unit: &[u8], sent: Nanos) {
-        self.push_with(unit.len(), sent, |bytes| bytes.extend_from_slice(unit));
+        self.push_with(&[], unit.len(), sent, |bytes| bytes.extend_from_slice(unit));
     }
 
-    /// As [`Retained::push`], for a unit that `append` writes, of `most` bytes at most; it is [`Retained::newest`] then.
-    pub(crate) fn push_with(&mut self, most: usize, sent: Nanos, append: impl FnOnce(&mut Vec<u8>)) {
+    /// As [`Retained::push`], for a unit that has a name and that `append` writes, of `most` bytes at most. It is
+    /// [`Retained::newest`] then.
+    pub(crate) fn push_with(
+        &mut self,
+        name: &[u8],
+        most: usize,
+        sent: Nanos,
+        append: impl FnOnce(&mut Vec<u8>),
+    ) {
         let gone = self.gone();
-        let is_full = self.bytes.len() + most > self.bytes.capacity();
+        let is_full = self.bytes.len() + most + name.len() > self.bytes.capacity();
         if is_full && gone > self.bytes.len() / 2 {
             self.bytes.drain(..gone);
             self.units.iter_mut().for_each(|entry| entry.at -= gone);
         }
         let at = self.bytes.len();
         append(&mut self.bytes);
-        self.units.push_back(Entry { at, len: self.bytes.len() - at, sent });
+        self.units.push_back(Entry { at, len: self.bytes.len() - at, name: name.len(), sent });
+        self.bytes.extend_from_slice(name);
     }
 
     /// The unit that was retained last; empty where there is none.
@@ -74,10 +91,10 @@ impl Retained {
         self.units.back().map_or(&[], |entry| unit(&self.bytes, entry))
     }
 
-    /// Lets the oldest units go as long as `committed` holds. Returns whether any went.
+    /// Lets the oldest units go as long as `committed` holds for their names. Returns whether any went.
     pub(crate) fn prune(&mut self, committed: impl Fn(&[u8]) -> bool) -> bool {
         let before = self.units.len();
-        while self.units.pop_front_if(|entry| committed(unit(&self.bytes, entry))).is_some() {}
+        while self.units.pop_front_if(|entry| committed(name(&self.bytes, entry))).is_some() {}
         if self.units.is_empty() {
             self.bytes.clear();
         }

@@ -237,7 +237,8 @@ impl Lane {
         let unit = &self.open.unit;
         unit.encode_name(&mut self.open.name);
         if writes {
-            self.retained.push_with(unit.bytes(), self.now.timer, |bytes| unit.encode(bytes));
+            let (name, now) = (&self.open.name, self.now.timer);
+            self.retained.push_with(name, unit.bytes(), now, |bytes| unit.encode(bytes));
             self.stats.units_sent += 1;
         }
         self.send(writes, out);

@@ -11,12 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::head::Open;
-use super::link::Link;
+use super::link::{Link, Untold};
 use super::news::News;
 use super::replica::Outcome;
 use super::{Address, Output};
 use crate::clock::{Nanos, Now};
-use crate::dependency::PartitionSet;
 use crate::entropy::Entropy;
 use crate::mutant::{self, Mutant};
 use crate::nf::AnyNf;
@@ -357,7 +356,7 @@ impl Lane {
     pub(super) fn rise(&mut self, core: Arc<Core>) {
         self.set_core(core);
         self.phase = Phase::Up;
-        self.link.untold.fill(PartitionSet::default());
+        self.link.untold.fill(Untold::default());
         self.link.tell_all = true;
         self.link.reconnect();
         self.link.committed_seen = u64::MAX; // what came with the stores may be committed already

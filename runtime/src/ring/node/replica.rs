@@ -68,7 +68,8 @@ impl Lane {
             if !asks_again || store.status(&record) == Status::Ready {
                 let written = record.written();
                 store.take(record.delta, written, &self.held[stage]);
-                self.link.untold[stage] = self.link.untold[stage].union(written);
+                let untold = &mut self.link.untold[stage].applied;
+                *untold = untold.union(written);
                 news = true;
             }
         }
