@@ -7,26 +7,20 @@
 //! unit := version(1) records(1) bytes(2, LE) crc32c(4, LE) { record [crc32c(4, LE)] }*
 //! ```
 //! `bytes` counts what stands behind the header. A record with a delta has a checksum of its own behind it: its head made
-//! it, and whoever passes the record on as it came leaves it as it is. The unit's checksum is over the four bytes in
-//! front of it, then over those of the records, then over the records that have none. So every byte is under a checksum, and
-//! passing a delta on takes no more than a copy.
+//! it, and whoever passes the record on as it came leaves it as it is. The unit's checksum begins with the four bytes in
+//! front of it as its state, and is over all that stands behind it but the records that have their own. So every byte is
+//! under a checksum, and passing a delta on takes no more than a copy.
 
 mod record;
-
-use smallvec::SmallVec;
 
 pub use record::{Record, RecordView, Seen, vector_bytes};
 
 use crate::dependency::Versions;
-use crate::limits::MAX_NODES;
 
 /// Version of the unit format, its first byte.
 pub const UNIT_VERSION: u8 = 2;
 /// Bytes in front of a unit's records.
 pub const UNIT_HEADER: usize = 8;
-
-/// Bytes of a unit's header in front of its checksum, and of the checksums of all records that it may have.
-const SUMS: usize = 4 + MAX_NODES * record::SUM;
 
 /// Bytes of a record in a unit of a store of `partitions` partitions, without its delta: at most.
 pub const fn record_bytes(partitions: usize) -> usize {
@@ -101,7 +95,9 @@ impl<'a> UnitView<'a> {
             is_sound &= record.is_sound() && stages & stage == 0;
             stages |= stage;
         }
-        if !is_whole || checksum(&header[..4], records).to_le_bytes() != header[4..8] {
+        if !is_whole
+            || checksum([header[0], header[1], header[2], header[3]], records).to_le_bytes() != header[4..8]
+        {
             return Err(Damage::Checksum);
         }
         if is_sound && count == header[1] { Ok(UnitView { records }) } else { Err(Damage::Record) }
@@ -133,29 +129,27 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<RecordView<'a>> {
     Some(record)
 }
 
-/// The checksum of a unit; see the [module](self).
-fn checksum(header: &[u8], records: &[u8]) -> u32 {
-    let unit = UnitView { records };
-    // In one piece: short ones cost more each than all together.
-    let mut sums = SmallVec::<[u8; SUMS]>::from_slice(header);
-    unit.records().for_each(|record| sums.extend_from_slice(record.sum));
-    let crc = crc32c::crc32c(&sums);
-    if sums.len() == header.len() {
-        return crc32c::crc32c_append(crc, records);
+/// The checksum of a unit, which begins with the four bytes in front of it and goes on over all that has no other.
+fn checksum(header: [u8; 4], records: &[u8]) -> u32 {
+    let mut crc = u32::from_le_bytes(header);
+    let (mut piece, mut rest) = (records, records);
+    while let Some(record) = take(&mut rest) {
+        if !record.sum.is_empty() {
+            let behind = record.sum.len() + rest.len();
+            crc = crc32c::crc32c_append(crc, &piece[..piece.len() - behind - record.bytes.len()]);
+            piece = &piece[piece.len() - behind..];
+        }
     }
-    let plain = unit.records().filter(|record| record.sum.is_empty());
-    plain.fold(crc, |crc, record| crc32c::crc32c_append(crc, record.bytes))
+    crc32c::crc32c_append(crc, piece)
 }
 
 /// Fills in the header of a unit whose records stand in `unit` behind [`UNIT_HEADER`] free bytes.
 fn seal(unit: &mut [u8], records: u8) {
-    let bytes = (unit.len() - UNIT_HEADER) as u16;
-    unit[0] = UNIT_VERSION;
-    unit[1] = records;
-    unit[2..4].copy_from_slice(&bytes.to_le_bytes());
-    let (header, body) = unit.split_at_mut(UNIT_HEADER);
-    let crc = checksum(&header[..4], body);
-    header[4..8].copy_from_slice(&crc.to_le_bytes());
+    let bytes = ((unit.len() - UNIT_HEADER) as u16).to_le_bytes();
+    let header = [UNIT_VERSION, records, bytes[0], bytes[1]];
+    let crc = checksum(header, &unit[UNIT_HEADER..]);
+    unit[..4].copy_from_slice(&header);
+    unit[4..UNIT_HEADER].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// Puts units together.

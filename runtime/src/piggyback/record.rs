@@ -270,7 +270,8 @@ impl Record {
     pub fn forget_committed(&mut self, commit: &impl Versions) {
         let covers = |partition: usize, version: Version| commit.version(partition) >= version;
         let mut reads = PartitionSet::default();
-        let covered = self.read.iter().filter(|&partition| covers(partition, self.version(partition, commit)));
+        let covered =
+            self.read.iter().filter(|&partition| covers(partition, self.version(partition, commit)));
         covered.for_each(|partition| reads.insert(partition));
         if !reads.is_empty() {
             self.take_apart(commit);

@@ -41,10 +41,7 @@ impl Default for Hold {
 }
 
 /// Each unit with its name.
-fn named<'a>(
-    units: &'a VecDeque<Awaited>,
-    names: &'a [u8],
-) -> impl Iterator<Item = (&'a Awaited, &'a [u8])> {
+fn named<'a>(units: &'a VecDeque<Awaited>, names: &'a [u8]) -> impl Iterator<Item = (&'a Awaited, &'a [u8])> {
     let mut rest = names;
     units.iter().map(move |unit| {
         let (name, after) = rest.split_at(unit.name);
@@ -111,7 +108,9 @@ impl Hold {
     /// Moves the frames of units that `may_leave` lets go to `leaving`, each behind the earlier ones of its flow.
     pub(crate) fn release(&mut self, may_leave: impl Fn(&[u8]) -> bool, leaving: &mut Vec<Packet>) {
         // Nobody is in front of the first unit's frames.
-        while let Some(unit) = self.units.pop_front_if(|unit| may_leave(&self.names[self.gone..][..unit.name])) {
+        while let Some(unit) =
+            self.units.pop_front_if(|unit| may_leave(&self.names[self.gone..][..unit.name]))
+        {
             self.gone += unit.name;
             for _ in 0..unit.places {
                 if let Some(packet) = self.queue.pop_front().flatten() {
@@ -160,7 +159,8 @@ impl Hold {
     /// Everything that is held, in order, each with the name of what it waits for.
     #[cfg(feature = "simulation")]
     pub(crate) fn packets(&self) -> impl Iterator<Item = (&Packet, &[u8])> {
-        let names = named(&self.units, &self.names[self.gone..]).flat_map(|(unit, name)| std::iter::repeat_n(name, unit.places));
+        let names = named(&self.units, &self.names[self.gone..])
+            .flat_map(|(unit, name)| std::iter::repeat_n(name, unit.places));
         self.queue.iter().zip(names).filter_map(|(place, name)| Some((place.as_ref()?, name)))
     }
 
