@@ -19,6 +19,8 @@ pub(crate) struct Hold {
     /// The units' names one behind the other; in front are those of units that have gone, `gone` bytes.
     names: Vec<u8>,
     gone: usize,
+    /// The next frame is the first of its unit.
+    begins: bool,
     held: usize,
     /// Frames held, per bucket of flow hashes.
     buckets: Box<[u32; BUCKETS]>,
@@ -36,7 +38,7 @@ struct Awaited {
 impl Default for Hold {
     fn default() -> Self {
         let (queue, units, names) = (VecDeque::new(), VecDeque::new(), Vec::new());
-        Hold { queue, units, names, gone: 0, held: 0, buckets: Box::new([0; BUCKETS]) }
+        Hold { queue, units, names, gone: 0, begins: true, held: 0, buckets: Box::new([0; BUCKETS]) }
     }
 }
 
@@ -84,18 +86,22 @@ impl Hold {
         self.buckets[bucket(packet.meta.flow)] > 0
     }
 
-    /// Holds a frame until the unit of this name may leave.
+    /// The frames that are held from now on wait for another unit than those before.
+    pub(crate) fn begin_unit(&mut self) {
+        self.begins = true;
+    }
+
+    /// Holds a frame until the unit of this name may leave: the same name for all frames of a unit.
     pub(crate) fn push(&mut self, packet: Packet, name: &[u8]) {
         self.buckets[bucket(packet.meta.flow)] += 1;
         self.held += 1;
         self.queue.push_back(Some(packet));
         match self.units.back_mut() {
-            Some(last) if self.names[self.names.len() - last.name..] == *name => last.places += 1,
+            Some(last) if !self.begins => last.places += 1,
             _ => self.wait_for(name),
         }
     }
 
-    /// The last frame waits for another unit than the one in front of it.
     fn wait_for(&mut self, name: &[u8]) {
         if self.names.len() + name.len() > self.names.capacity() && self.gone > self.names.len() / 2 {
             self.names.drain(..self.gone);
@@ -103,6 +109,7 @@ impl Hold {
         }
         self.names.extend_from_slice(name);
         self.units.push_back(Awaited { name: name.len(), places: 1 });
+        self.begins = false;
     }
 
     /// Moves the frames of units that `may_leave` lets go to `leaving`, each behind the earlier ones of its flow.
@@ -188,6 +195,9 @@ mod tests {
             let mut unit_of: Vec<usize> = Vec::new();
             for (i, flow) in flows.iter().enumerate() {
                 unit_of.push(if i > 0 && same[i] { unit_of[i - 1] } else { i });
+                if unit_of[i] == i {
+                    hold.begin_unit();
+                }
                 let mut packet = Packet::new(&[i as u8]);
                 packet.meta.flow = *flow;
                 hold.push(packet, &[unit_of[i] as u8]);

@@ -141,14 +141,14 @@ impl Plan {
         self.stages.max(self.f + 1)
     }
 
-    /// The node after `node`.
+    /// The node after `node`, which is on the ring.
     pub fn successor(&self, node: usize) -> usize {
-        (node + 1) % self.nodes()
+        if node + 1 == self.nodes() { 0 } else { node + 1 }
     }
 
-    /// The node before `node`.
+    /// The node before `node`, which is on the ring.
     pub fn predecessor(&self, node: usize) -> usize {
-        (node + self.nodes() - 1) % self.nodes()
+        node.checked_sub(1).unwrap_or(self.nodes() - 1)
     }
 
     /// The nodes that hold a stage's store, head first, tail last.

@@ -274,6 +274,7 @@ impl Lane {
     /// Sends the frames of the closed unit: the first that goes forward carries it, the others its name. What can't
     /// carry its name waits here until the unit is committed, and so does what goes backward or leaves the chain.
     fn send(&mut self, writes: bool, out: &mut Output) {
+        self.hold.begin_unit();
         let mut frames = std::mem::take(&mut self.open.frames);
         let whole = if writes { self.retained.newest().len() } else { 0 };
         let mut carries = writes && frames.first().is_some_and(|frame| self.can_carry(frame, whole));
