@@ -127,7 +127,7 @@ impl<'a> RecordView<'a> {
 }
 
 /// A record that is being put together: at most one per stage in a unit. As long as nothing is added to one that came
-/// from elsewhere, it stays the bytes that it came as.
+/// from elsewhere with a delta, it stays the bytes that it came as.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// The stage whose store it is about.
@@ -153,7 +153,7 @@ impl Record {
 
     /// Notes a partition that was seen at `version`, and perhaps written.
     pub fn note(&mut self, partition: usize, version: Version, written: bool) {
-        debug_assert!(self.whole.is_empty(), "versions of a record that came from elsewhere are short");
+        debug_assert!(self.whole.is_empty(), "no head gets a delta of its own stage from elsewhere");
         let set = if written { &mut self.written } else { &mut self.read };
         set.insert(partition);
         self.version.0[partition] = version;
@@ -161,7 +161,7 @@ impl Record {
 
     /// The delta, to append to.
     pub fn delta_mut(&mut self) -> &mut Vec<u8> {
-        debug_assert!(self.whole.is_empty(), "a delta from elsewhere has its checksum");
+        debug_assert!(self.whole.is_empty(), "no head gets a delta of its own stage from elsewhere");
         &mut self.delta
     }
 
@@ -236,7 +236,7 @@ impl Record {
 
     /// Takes in another record of the same stage that [`Record::fits`].
     pub fn merge(&mut self, other: &RecordView<'_>, near: &impl Versions) {
-        if self.is_empty() {
+        if self.is_empty() && !other.delta.is_empty() {
             return self.take_over(other);
         }
         for s in other.seen() {
