@@ -178,7 +178,9 @@ pub fn lengthen(short: u32, near: Version) -> Version {
         return Version::from(short);
     }
     let distance = short.wrapping_sub(near as u32).cast_signed();
-    near.saturating_add_signed(i64::from(distance))
+    let version = near.wrapping_add_signed(distance.into());
+    // None is below zero, whatever a message says.
+    if distance < 0 && version > near { 0 } else { version }
 }
 
 #[cfg(test)]
