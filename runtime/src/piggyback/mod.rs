@@ -186,7 +186,7 @@ impl UnitBuilder {
             return &mut self.records[at];
         }
         if self.used == self.records.len() {
-            self.records.push(Record::default());
+            self.records.push(Record::roomy());
         }
         let record = &mut self.records[self.used];
         self.used += 1;

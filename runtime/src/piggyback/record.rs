@@ -6,7 +6,7 @@
 //! The top bit of a partition says that it was written. The version is the one seen, cut to 32 bits.
 
 use crate::dependency::{PartitionSet, Vector, Version, Versions, lengthen, shorten};
-use crate::limits::MAX_PARTITIONS;
+use crate::limits::{BUFFER, MAX_PARTITIONS};
 use crate::mutant::{self, Mutant};
 
 const WRITTEN: u8 = 0x80;
@@ -142,6 +142,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// A record with room for most deltas: where stages take turns at it, it would grow for a long time.
+    pub(super) fn roomy() -> Self {
+        let room = || Vec::with_capacity(BUFFER);
+        Record { whole: room(), delta: room(), ..Record::default() }
+    }
+
     /// Empties the record for another use.
     pub fn reset(&mut self, stage: u8) {
         self.stage = stage;

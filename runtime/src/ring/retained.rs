@@ -135,24 +135,33 @@ mod tests {
             steps in proptest::collection::vec((0usize..40, 0usize..4), 1..200),
         ) {
             // Goal: bytes never mix, and room is used again. Method: random pushes and prunes beside a plain list.
-            let (mut retained, mut list) = (Retained::default(), VecDeque::<Vec<u8>>::new());
+            let (mut retained, mut list) = (Retained::default(), VecDeque::<[Vec<u8>; 2]>::new());
             let mut most = 0;
             for (number, (len, gone)) in steps.into_iter().enumerate() {
-                let unit = vec![number as u8; len];
-                retained.push(&unit, number as Nanos);
-                list.push_back(unit);
+                // Every other unit has a name, which is asked about in its place.
+                let (unit, name) = (vec![number as u8; len], vec![!(number as u8); number % 2]);
+                retained.push_with(&name, len, number as Nanos, |bytes| bytes.extend_from_slice(&unit));
+                prop_assert_eq!(retained.newest(), &unit[..]);
+                list.push_back([unit, name]);
                 most = most.max(retained.bytes());
-                let left = std::cell::Cell::new(gone);
-                retained.prune(|_| left.replace(left.get().saturating_sub(1)) > 0);
+                let (left, asked) = (std::cell::Cell::new(gone), std::cell::RefCell::new(Vec::new()));
+                retained.prune(|name| {
+                    asked.borrow_mut().push(name.to_vec());
+                    left.replace(left.get().saturating_sub(1)) > 0
+                });
+                for (at, asked) in asked.take().into_iter().enumerate() {
+                    prop_assert_eq!(&asked, &list[at][if list[at][1].is_empty() { 0 } else { 1 }]);
+                }
                 list.drain(..gone.min(list.len()));
-                prop_assert!(retained.units().eq(list.iter().map(Vec::as_slice)));
-                prop_assert_eq!(retained.bytes(), list.iter().map(Vec::len).sum::<usize>());
+                prop_assert!(retained.units().eq(list.iter().map(|[unit, _]| &unit[..])));
+                prop_assert_eq!(retained.bytes(), list.iter().flatten().map(Vec::len).sum::<usize>());
                 prop_assert_eq!((retained.len(), retained.is_empty()), (list.len(), list.is_empty()));
             }
             prop_assert!(retained.bytes.capacity() <= 4 * most.max(16), "room for {} of {most}", retained.bytes.capacity());
             let mut sent = Vec::new();
             retained.resend(2, Nanos::MAX, 1, |unit| !unit.is_empty(), |unit| sent.push(unit.to_vec()));
-            prop_assert!(sent.iter().eq(list.iter().filter(|unit| !unit.is_empty()).take(2)));
+            let list = list.iter().map(|[unit, _]| unit);
+            prop_assert!(sent.iter().eq(list.filter(|unit| !unit.is_empty()).take(2)));
         }
     }
 }
