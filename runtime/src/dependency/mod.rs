@@ -57,6 +57,9 @@ impl PartitionSet {
 
     /// Takes the first `count` partitions out of the set.
     pub fn take_first(&mut self, count: usize) -> Self {
+        if count >= self.len() {
+            return std::mem::take(self);
+        }
         let mut taken = PartitionSet::default();
         self.iter().take(count).for_each(|partition| taken.insert(partition));
         self.0 &= !taken.0;
@@ -176,7 +179,9 @@ pub fn lengthen(short: u32, near: Version) -> Version {
         return Version::from(short);
     }
     let distance = short.wrapping_sub(near as u32).cast_signed();
-    near.saturating_add_signed(i64::from(distance))
+    let version = near.wrapping_add_signed(distance.into());
+    // None is below zero, whatever a message says.
+    if distance < 0 && version > near { 0 } else { version }
 }
 
 #[cfg(test)]

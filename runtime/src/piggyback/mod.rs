@@ -4,9 +4,12 @@
 //! or not at all. It rides behind a frame, or travels alone.
 //!
 //! ```text
-//! unit := version(1) records(1) bytes(2, LE) crc32c(4, LE) record*
+//! unit := version(1) records(1) bytes(2, LE) crc32c(4, LE) { record [crc32c(4, LE)] }*
 //! ```
-//! `bytes` counts the records; the checksum is over them and the four bytes in front of it.
+//! `bytes` counts what stands behind the header. A record with a delta has a checksum of its own behind it: its head made
+//! it, and whoever passes the record on as it came leaves it as it is. The unit's checksum begins with the four bytes in
+//! front of it as its state, and is over all that stands behind it but the records that have their own. So every byte is
+//! under a checksum, and passing a delta on takes no more than a copy.
 
 mod record;
 
@@ -15,9 +18,14 @@ pub use record::{Record, RecordView, Seen, vector_bytes};
 use crate::dependency::Versions;
 
 /// Version of the unit format, its first byte.
-pub const UNIT_VERSION: u8 = 1;
+pub const UNIT_VERSION: u8 = 2;
 /// Bytes in front of a unit's records.
 pub const UNIT_HEADER: usize = 8;
+
+/// Bytes of a record in a unit of a store of `partitions` partitions, without its delta: at most.
+pub const fn record_bytes(partitions: usize) -> usize {
+    vector_bytes(partitions) + record::SUM
+}
 
 /// Why a unit was refused. The node counts each by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -76,16 +84,23 @@ impl<'a> UnitView<'a> {
         if usize::from(u16::from_le_bytes([header[2], header[3]])) != records.len() {
             return Err(Damage::Length);
         }
-        if checksum(&header[..4], records).to_le_bytes() != header[4..8] {
+        let (mut count, mut stages) = (0u8, 0u64);
+        let (mut is_whole, mut is_sound) = (true, true);
+        let mut rest = records;
+        while !rest.is_empty() {
+            let record = take(&mut rest).ok_or(Damage::Record)?;
+            count = count.checked_add(1).ok_or(Damage::Record)?;
+            let stage = 1u64.checked_shl(record.stage.into()).ok_or(Damage::Record)?;
+            is_whole &= record.is_whole();
+            is_sound &= record.is_sound() && stages & stage == 0;
+            stages |= stage;
+        }
+        if !is_whole
+            || checksum([header[0], header[1], header[2], header[3]], records).to_le_bytes() != header[4..8]
+        {
             return Err(Damage::Checksum);
         }
-        let mut rest = records;
-        let mut count = 0u8;
-        while !rest.is_empty() {
-            RecordView::take(&mut rest).ok_or(Damage::Record)?;
-            count = count.checked_add(1).ok_or(Damage::Record)?;
-        }
-        if count == header[1] { Ok(UnitView { records }) } else { Err(Damage::Record) }
+        if is_sound && count == header[1] { Ok(UnitView { records }) } else { Err(Damage::Record) }
     }
 
     /// A unit that this node sealed itself, or has checked before.
@@ -96,7 +111,7 @@ impl<'a> UnitView<'a> {
     /// The records; they are applied together, so that their order means nothing.
     pub fn records(&self) -> impl Iterator<Item = RecordView<'a>> + use<'a> {
         let mut rest = self.records;
-        std::iter::from_fn(move || RecordView::take(&mut rest))
+        std::iter::from_fn(move || take(&mut rest))
     }
 
     /// Whether there is nothing in it.
@@ -105,19 +120,36 @@ impl<'a> UnitView<'a> {
     }
 }
 
-fn checksum(header: &[u8], records: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(header), records)
+/// Takes a record with its checksum off the bytes of a unit.
+fn take<'a>(rest: &mut &'a [u8]) -> Option<RecordView<'a>> {
+    let mut record = RecordView::take_trusted(rest)?;
+    if !record.delta.is_empty() {
+        (record.sum, *rest) = rest.split_at_checked(record::SUM)?;
+    }
+    Some(record)
+}
+
+/// The checksum of a unit, which begins with the four bytes in front of it and goes on over all that has no other.
+fn checksum(header: [u8; 4], records: &[u8]) -> u32 {
+    let mut crc = u32::from_le_bytes(header);
+    let (mut piece, mut rest) = (records, records);
+    while let Some(record) = take(&mut rest) {
+        if !record.sum.is_empty() {
+            let behind = record.sum.len() + rest.len();
+            crc = crc32c::crc32c_append(crc, &piece[..piece.len() - behind - record.bytes.len()]);
+            piece = &piece[piece.len() - behind..];
+        }
+    }
+    crc32c::crc32c_append(crc, piece)
 }
 
 /// Fills in the header of a unit whose records stand in `unit` behind [`UNIT_HEADER`] free bytes.
 fn seal(unit: &mut [u8], records: u8) {
-    let bytes = (unit.len() - UNIT_HEADER) as u16;
-    unit[0] = UNIT_VERSION;
-    unit[1] = records;
-    unit[2..4].copy_from_slice(&bytes.to_le_bytes());
-    let (header, body) = unit.split_at_mut(UNIT_HEADER);
-    let crc = checksum(&header[..4], body);
-    header[4..8].copy_from_slice(&crc.to_le_bytes());
+    let bytes = ((unit.len() - UNIT_HEADER) as u16).to_le_bytes();
+    let header = [UNIT_VERSION, records, bytes[0], bytes[1]];
+    let crc = checksum(header, &unit[UNIT_HEADER..]);
+    unit[..4].copy_from_slice(&header);
+    unit[4..UNIT_HEADER].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// Puts units together.
@@ -154,7 +186,7 @@ impl UnitBuilder {
             return &mut self.records[at];
         }
         if self.used == self.records.len() {
-            self.records.push(Record::default());
+            self.records.push(Record::roomy());
         }
         let record = &mut self.records[self.used];
         self.used += 1;
@@ -203,24 +235,29 @@ impl UnitBuilder {
         self.used = kept;
     }
 
-    /// Writes the unit into `out`, which is cleared; nothing where there are no records.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        self.encode_by(out, Record::encode);
+    /// Bytes of the encoded unit, at most.
+    pub fn bytes(&self) -> usize {
+        UNIT_HEADER + self.records().iter().map(Record::bytes_in_unit).sum::<usize>()
     }
 
-    /// Writes the unit's name: a unit that writes nothing and is ready where this one has been applied.
+    /// Appends the unit to `out`; nothing where there are no records.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_by(out, Record::encode_in_unit);
+    }
+
+    /// Appends the unit's name: a unit that writes nothing and is ready where this one has been applied.
     pub fn encode_name(&self, out: &mut Vec<u8>) {
         self.encode_by(out, Record::encode_name);
     }
 
     fn encode_by(&self, out: &mut Vec<u8>, encode: impl Fn(&Record, &mut Vec<u8>)) {
-        out.clear();
         if self.is_empty() {
             return;
         }
-        out.resize(UNIT_HEADER, 0);
+        let at = out.len();
+        out.resize(at + UNIT_HEADER, 0);
         self.records().iter().for_each(|record| encode(record, out));
-        seal(out, self.used as u8);
+        seal(&mut out[at..], self.used as u8);
     }
 }
 
@@ -230,7 +267,7 @@ pub fn select(unit: &[u8], wanted: impl Fn(&RecordView<'_>) -> bool, out: &mut V
     out.resize(UNIT_HEADER, 0);
     let mut records = 0;
     let mut rest = UnitView::trusted(unit).records;
-    while let (before, Some(record)) = (rest, RecordView::take(&mut rest)) {
+    while let (before, Some(record)) = (rest, take(&mut rest)) {
         if wanted(&record) {
             out.extend_from_slice(&before[..before.len() - rest.len()]);
             records += 1;

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::dependency::Vector;
 
 /// A record's stage, its partitions with version and whether written, and its delta.
 type Parts = (u8, std::collections::BTreeMap<usize, (u32, bool)>, Vec<u8>);
@@ -43,6 +44,30 @@ proptest! {
     }
 
     #[test]
+    fn what_nothing_joins_is_passed_on_as_it_came(parts in parts()) {
+        // Goal: nobody between head and tail changes a record. Method: random units through a builder, which then also
+        // takes in their names; the bytes that come out, against those that went in. A name is the same after the way.
+        let versions: std::collections::BTreeMap<u8, Vector> = parts.iter().map(|(stage, seen, _)| {
+            let mut vector = Vector::default();
+            seen.iter().for_each(|(&partition, seen)| vector.0[partition] = u64::from(seen.0));
+            (*stage, vector)
+        }).collect();
+        let bytes = unit_of(&parts);
+        let (mut open, mut name, mut after) = (UnitBuilder::default(), Vec::new(), Vec::new());
+        for _ in 0..2 {
+            prop_assert!(open.absorb(&UnitView::parse(&bytes).expect("own bytes"), |stage| versions.get(&stage)));
+            name.clear();
+            open.encode_name(&mut name);
+            prop_assert!(open.absorb(&UnitView::parse(&name).expect("a unit"), |stage| versions.get(&stage)));
+            after.clear();
+            open.encode(&mut after);
+            prop_assert_eq!(&after, &bytes);
+            prop_assert!(open.bytes() >= bytes.len());
+            open.clear();
+        }
+    }
+
+    #[test]
     fn every_flipped_bit_and_every_cut_is_refused(parts in parts()) {
         // Goal: damage on the way never gets in. Method: all bits and all lengths of random units.
         let bytes = unit_of(&parts);
@@ -65,6 +90,8 @@ proptest! {
             if let Ok(unit) = UnitView::parse(&bytes) {
                 prop_assert_eq!(unit.records().count(), usize::from(records));
                 prop_assert!(unit.records().all(|r| r.delta.is_empty() || !r.written().is_empty()));
+                let stages: std::collections::BTreeSet<u8> = unit.records().map(|r| r.stage).collect();
+                prop_assert_eq!(stages.len(), usize::from(records));
             }
         }
     }

@@ -8,7 +8,7 @@
 use crate::packet::{Kind, Packet};
 use crate::piggyback::Damage;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 pub(crate) const HEADER: usize = 16;
 
 fn code(kind: Kind) -> u8 {

@@ -9,19 +9,47 @@ const BUCKETS: usize = 256;
 /// How many frames behind the first that can't leave are looked at in one go.
 const LOOK_AHEAD: usize = 64;
 
-/// A queue in which frames of one flow keep their order, and flows don't wait for each other.
+/// A queue in which frames of one flow keep their order, and flows don't wait for each other. Frames that wait for one
+/// unit mostly come one behind the other: then they have one name, and there is one question and one answer for all.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     queue: VecDeque<Option<Packet>>,
+    /// What the frames in the queue wait for.
+    units: VecDeque<Awaited>,
+    /// The units' names one behind the other; in front are those of units that have gone, `gone` bytes.
+    names: Vec<u8>,
+    gone: usize,
+    /// The next frame is the first of its unit.
+    begins: bool,
     held: usize,
     /// Frames held, per bucket of flow hashes.
     buckets: Box<[u32; BUCKETS]>,
 }
 
+/// A unit that frames wait for.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    /// Bytes of its name.
+    name: usize,
+    /// Places of the queue.
+    places: usize,
+}
+
 impl Default for Hold {
     fn default() -> Self {
-        Hold { queue: VecDeque::new(), held: 0, buckets: Box::new([0; BUCKETS]) }
+        let (queue, units, names) = (VecDeque::new(), VecDeque::new(), Vec::new());
+        Hold { queue, units, names, gone: 0, begins: true, held: 0, buckets: Box::new([0; BUCKETS]) }
     }
+}
+
+/// Each unit with its name.
+fn named<'a>(units: &'a VecDeque<Awaited>, names: &'a [u8]) -> impl Iterator<Item = (&'a Awaited, &'a [u8])> {
+    let mut rest = names;
+    units.iter().map(move |unit| {
+        let (name, after) = rest.split_at(unit.name);
+        rest = after;
+        (unit, name)
+    })
 }
 
 fn bucket(flow: u32) -> usize {
@@ -58,41 +86,89 @@ impl Hold {
         self.buckets[bucket(packet.meta.flow)] > 0
     }
 
-    /// Holds a frame.
-    pub(crate) fn push(&mut self, packet: Packet) {
+    /// The frames that are held from now on wait for another unit than those before.
+    pub(crate) fn begin_unit(&mut self) {
+        self.begins = true;
+    }
+
+    /// Holds a frame until the unit of this name may leave: the same name for all frames of a unit.
+    pub(crate) fn push(&mut self, packet: Packet, name: &[u8]) {
         self.buckets[bucket(packet.meta.flow)] += 1;
         self.held += 1;
         self.queue.push_back(Some(packet));
+        match self.units.back_mut() {
+            Some(last) if !self.begins => last.places += 1,
+            _ => self.wait_for(name),
+        }
     }
 
-    /// Moves the frames that `may_leave` lets go to `leaving`, each behind the earlier ones of its flow.
-    pub(crate) fn release(&mut self, mut may_leave: impl FnMut(&Packet) -> bool, leaving: &mut Vec<Packet>) {
-        let mut stuck = Flows::default();
-        let mut misses = 0;
-        for slot in &mut self.queue {
-            let Some(packet) = slot else { continue };
-            let flow = packet.meta.flow;
-            if !stuck.contain(flow) && may_leave(packet) {
-                self.buckets[bucket(flow)] -= 1;
-                self.held -= 1;
-                leaving.extend(slot.take());
-            } else {
-                stuck.add(flow);
-                misses += 1;
-                if misses == LOOK_AHEAD {
-                    break;
+    fn wait_for(&mut self, name: &[u8]) {
+        if self.names.len() + name.len() > self.names.capacity() && self.gone > self.names.len() / 2 {
+            self.names.drain(..self.gone);
+            self.gone = 0;
+        }
+        self.names.extend_from_slice(name);
+        self.units.push_back(Awaited { name: name.len(), places: 1 });
+        self.begins = false;
+    }
+
+    /// Moves the frames of units that `may_leave` lets go to `leaving`, each behind the earlier ones of its flow.
+    pub(crate) fn release(&mut self, may_leave: impl Fn(&[u8]) -> bool, leaving: &mut Vec<Packet>) {
+        // Nobody is in front of the first unit's frames.
+        while let Some(unit) =
+            self.units.pop_front_if(|unit| may_leave(&self.names[self.gone..][..unit.name]))
+        {
+            self.gone += unit.name;
+            for _ in 0..unit.places {
+                if let Some(packet) = self.queue.pop_front().flatten() {
+                    self.buckets[bucket(packet.meta.flow)] -= 1;
+                    self.held -= 1;
+                    leaving.push(packet);
                 }
             }
         }
-        while self.queue.front().is_some_and(Option::is_none) {
-            self.queue.pop_front();
+        if self.units.is_empty() {
+            self.names.clear();
+            self.gone = 0;
+            return;
+        }
+        let may_pass = |(_, name): (&Awaited, &[u8])| may_leave(name);
+        if named(&self.units, &self.names[self.gone..]).skip(1).take(LOOK_AHEAD).any(may_pass) {
+            self.release_around(may_leave, leaving);
         }
     }
 
-    /// Everything that is held, in order.
+    /// As [`Hold::release`], where the first unit's frames stay.
+    fn release_around(&mut self, may_leave: impl Fn(&[u8]) -> bool, leaving: &mut Vec<Packet>) {
+        let mut stuck = Flows::default();
+        let mut misses = 0;
+        let mut places = self.queue.iter_mut();
+        for (number, (unit, name)) in named(&self.units, &self.names[self.gone..]).enumerate() {
+            let may_leave = number > 0 && may_leave(name);
+            for place in places.by_ref().take(unit.places) {
+                let Some(packet) = place else { continue };
+                let flow = packet.meta.flow;
+                if may_leave && !stuck.contain(flow) {
+                    self.buckets[bucket(flow)] -= 1;
+                    self.held -= 1;
+                    leaving.extend(place.take());
+                } else {
+                    stuck.add(flow);
+                    misses += 1;
+                    if misses == LOOK_AHEAD {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Everything that is held, in order, each with the name of what it waits for.
     #[cfg(feature = "simulation")]
-    pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
-        self.queue.iter().flatten()
+    pub(crate) fn packets(&self) -> impl Iterator<Item = (&Packet, &[u8])> {
+        let names = named(&self.units, &self.names[self.gone..])
+            .flat_map(|(unit, name)| std::iter::repeat_n(name, unit.places));
+        self.queue.iter().zip(names).filter_map(|(place, name)| Some((place.as_ref()?, name)))
     }
 
     /// Takes out everything that is held, in order.
@@ -111,20 +187,27 @@ mod tests {
         fn flows_keep_their_order_and_do_not_wait_for_each_other(
             flows in proptest::collection::vec(0u32..5, 1..60),
             ready in proptest::collection::vec(any::<bool>(), 60),
+            same in proptest::collection::vec(any::<bool>(), 60),
         ) {
             // Goal: order within a flow, none across. Method: random readiness, against the definition.
             let mut hold = Hold::default();
+            // Frames whose unit is the same are let go together.
+            let mut unit_of: Vec<usize> = Vec::new();
             for (i, flow) in flows.iter().enumerate() {
+                unit_of.push(if i > 0 && same[i] { unit_of[i - 1] } else { i });
+                if unit_of[i] == i {
+                    hold.begin_unit();
+                }
                 let mut packet = Packet::new(&[i as u8]);
                 packet.meta.flow = *flow;
-                hold.push(packet);
+                hold.push(packet, &[unit_of[i] as u8]);
             }
             let mut left = Vec::new();
             let number = |packet: &Packet| usize::from(packet.frame()[0]);
-            hold.release(|packet| ready[number(packet)], &mut left);
+            hold.release(|unit| ready[usize::from(unit[0])], &mut left);
             let first: Vec<usize> = left.iter().map(number).collect();
             let expected: Vec<usize> = (0..flows.len())
-                .filter(|&i| (0..=i).filter(|&j| flows[j] == flows[i]).all(|j| ready[j]))
+                .filter(|&i| (0..=i).filter(|&j| flows[j] == flows[i]).all(|j| ready[unit_of[j]]))
                 .collect();
             prop_assert_eq!(&first, &expected);
             prop_assert_eq!(hold.len(), flows.len() - left.len());

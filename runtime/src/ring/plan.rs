@@ -1,7 +1,7 @@
 //! Who holds what: the geometry of the ring.
 
 use crate::limits::{Limits, MAX_LANES, MAX_NODES, MAX_UNIT_FRAMES};
-use crate::piggyback::{UNIT_HEADER, vector_bytes};
+use crate::piggyback::{UNIT_HEADER, record_bytes};
 use crate::state::Layout;
 
 /// What every node of a chain knows from the start.
@@ -123,7 +123,7 @@ impl Plan {
         // Without replication nothing travels, and only the format's own bound is left.
         let link = if self.f == 0 { crate::limits::MAX_UNIT } else { self.limits.mtu };
         let unit = link.min(crate::limits::MAX_UNIT).saturating_sub(UNIT_HEADER);
-        (unit / self.f.max(1)).saturating_sub(vector_bytes(self.layout.partitions)) / 2
+        (unit / self.f.max(1)).saturating_sub(record_bytes(self.layout.partitions)) / 2
     }
 
     /// Network functions in the chain.
@@ -141,14 +141,14 @@ impl Plan {
         self.stages.max(self.f + 1)
     }
 
-    /// The node after `node`.
+    /// The node after `node`, which is on the ring.
     pub fn successor(&self, node: usize) -> usize {
-        (node + 1) % self.nodes()
+        if node + 1 == self.nodes() { 0 } else { node + 1 }
     }
 
-    /// The node before `node`.
+    /// The node before `node`, which is on the ring.
     pub fn predecessor(&self, node: usize) -> usize {
-        (node + self.nodes() - 1) % self.nodes()
+        node.checked_sub(1).unwrap_or(self.nodes() - 1)
     }
 
     /// The nodes that hold a stage's store, head first, tail last.

@@ -70,6 +70,11 @@ impl Store {
         self.commit.look()
     }
 
+    /// Whether this is the last node of the stage's group: what is here is committed.
+    pub(crate) fn is_tail(&self) -> bool {
+        self.is_tail
+    }
+
     /// The versions, to look at one by one.
     pub(crate) fn live_versions(&self) -> &LiveVector {
         &self.versions

@@ -5,7 +5,6 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use pannier_runtime::packet::Kind;
-use pannier_runtime::piggyback::UNIT_HEADER;
 use pannier_runtime::port::pcap::{InterfaceDescription, Writer};
 use pannier_runtime::wire::{FrameBuilder, Layers};
 
@@ -202,19 +201,15 @@ pub fn units() -> Vec<Vec<u8>> {
 fn forged(script: &[u8]) -> Vec<u8> {
     let mut script = script.to_vec();
     for (to, packet) in &unit::run(&script).network {
-        let (kind, header) = match packet.meta.kind {
-            Kind::Frame => (0, UNIT_HEADER),
-            Kind::Unit => (1, UNIT_HEADER),
-            Kind::Acknowledge => (2, CONTROL_HEADER),
-            Kind::Fetch => (3, CONTROL_HEADER),
-            Kind::Snapshot => (4, CONTROL_HEADER),
-        };
-        let body = match packet.meta.kind {
+        let (kind, body) = match packet.meta.kind {
             Kind::Frame => {
-                let (frame, unit) = (packet.frame(), packet.unit());
-                [&[frame.len() as u8][..], frame, unit.get(header..).unwrap_or_default()].concat()
+                let (frame, records) = (packet.frame(), unit::records_of(packet.unit()));
+                (0, [&[frame.len() as u8][..], frame, &records].concat())
             }
-            _ => packet.frame()[header..].to_vec(),
+            Kind::Unit => (1, unit::records_of(packet.frame())),
+            Kind::Acknowledge => (2, packet.frame()[CONTROL_HEADER..].to_vec()),
+            Kind::Fetch => (3, packet.frame()[CONTROL_HEADER..].to_vec()),
+            Kind::Snapshot => (4, packet.frame()[CONTROL_HEADER..].to_vec()),
         };
         script.extend([kind, *to as u8 | SEALED | packet.meta.sender << 5]);
         script.extend((body.len() as u16).to_le_bytes());

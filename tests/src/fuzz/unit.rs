@@ -19,7 +19,7 @@ use std::sync::Arc;
 use pannier_runtime::clock::Now;
 use pannier_runtime::dependency::{PartitionSet, Vector};
 use pannier_runtime::packet::Kind;
-use pannier_runtime::piggyback::{RecordView, UNIT_HEADER, UNIT_VERSION, UnitView};
+use pannier_runtime::piggyback::{UNIT_HEADER, UNIT_VERSION, UnitView};
 use pannier_runtime::ring::{Node, Orchestrator, Output, Plan};
 use pannier_runtime::state::{AnyState, AnyTable, Layout, State};
 use pannier_runtime::txn::Abort;
@@ -302,25 +302,55 @@ fn message(kind: Kind, sealed: bool, mut body: &[u8]) -> Packet {
     packet
 }
 
+/// Takes a record off `rest`, as the format in `piggyback` says, whether it makes sense or not. The second part says
+/// whether it has a delta, and so a checksum behind it in a unit.
+fn take_record<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], bool)> {
+    let header = rest.first_chunk::<4>()?;
+    let delta = usize::from(u16::from_le_bytes([header[2], header[3]]));
+    let (record, after) = rest.split_at_checked(4 + 5 * usize::from(header[1]) + delta)?;
+    *rest = after;
+    Some((record, delta > 0))
+}
+
+/// The records of a unit without what seals them.
+pub(super) fn records_of(unit: &[u8]) -> Vec<u8> {
+    let (mut records, mut rest) = (Vec::new(), unit.get(UNIT_HEADER..).unwrap_or_default());
+    while let Some((record, has_sum)) = take_record(&mut rest) {
+        records.extend(record);
+        rest = &rest[if has_sum { 4 } else { 0 }..];
+    }
+    records
+}
+
 /// A unit of these records, as the format in `piggyback` says.
 fn seal_unit(records: &[u8]) -> Vec<u8> {
     let (mut rest, mut count) = (records, 0u8);
-    while !rest.is_empty() && RecordView::take(&mut rest).is_some() {
+    let (mut body, mut covered) = (Vec::new(), Vec::new());
+    while let Some((record, has_sum)) = take_record(&mut rest) {
         count = count.wrapping_add(1);
+        body.extend(record);
+        if has_sum {
+            let sum = crc32c::crc32c(record).to_le_bytes();
+            body.extend(sum);
+            covered.extend(sum);
+        } else {
+            covered.extend(record);
+        }
     }
-    let bytes = u16::try_from(records.len()).unwrap_or(u16::MAX).to_le_bytes();
-    let mut unit = vec![UNIT_VERSION, count, bytes[0], bytes[1]];
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&unit), records);
-    unit.extend(crc.to_le_bytes());
-    debug_assert_eq!(unit.len(), UNIT_HEADER);
-    unit.extend(records);
+    body.extend(rest);
+    covered.extend(rest);
+    let bytes = u16::try_from(body.len()).unwrap_or(u16::MAX).to_le_bytes();
+    let header = [UNIT_VERSION, count, bytes[0], bytes[1]];
+    let crc = crc32c::crc32c_append(u32::from_le_bytes(header), &covered);
+    let unit = [&header[..], &crc.to_le_bytes(), &body].concat();
+    debug_assert_eq!(unit.len(), UNIT_HEADER + body.len());
     unit
 }
 
 /// A control message with this body, as the format in `ring::control` says.
 fn seal_control(kind: Kind, body: &[u8]) -> Vec<u8> {
     let number = KINDS.iter().position(|other| *other == kind).unwrap_or_default();
-    let front = [1, number as u8, 0, 0];
+    let front = [2, number as u8, 0, 0];
     let bytes = (body.len() as u64).to_le_bytes();
     let crc = [&bytes[..], body].into_iter().fold(crc32c::crc32c(&front), crc32c::crc32c_append);
     [&front[..], &crc.to_le_bytes(), &bytes, body].concat()

@@ -24,9 +24,11 @@ pub(super) struct Open {
     frames: Vec<Packet>,
     /// The network function is at a frame.
     at_frame: bool,
-    /// The unit's bytes and those of its name, while it is sent.
-    whole: Vec<u8>,
+    /// The unit's name, while it is sent.
     name: Vec<u8>,
+    /// A unit whose records are in the open one, and which wrote nothing that was not here: the last that came. The
+    /// frames of a burst come one behind the other with the same name.
+    joined: Vec<u8>,
 }
 
 impl Open {
@@ -39,8 +41,8 @@ impl Open {
             transactions: 0,
             frames: Vec::new(),
             at_frame: false,
-            whole: Vec::new(),
             name: Vec::new(),
+            joined: Vec::new(),
         }
     }
 
@@ -73,18 +75,36 @@ impl Open {
 }
 
 impl Lane {
+    /// Whether a frame comes with the unit that the last one came with: it is here, and in the open unit.
+    pub(super) fn has_joined(&self, packet: &Packet) -> bool {
+        packet.meta.kind == Kind::Frame && !packet.unit().is_empty() && packet.unit() == self.open.joined
+    }
+
     /// A packet whose unit is applied here: the unit joins the open one, the frame passes the network function.
-    pub(super) fn stage(&mut self, mut packet: Packet, news: bool, out: &mut Output) {
+    pub(super) fn stage(&mut self, packet: Packet, news: bool, out: &mut Output) {
         let alone = packet.meta.kind == Kind::Unit;
         if alone && !news {
             return out.pool.give(packet); // what it did is here, and has been passed on
         }
-        let unit = UnitView::trusted(if alone { packet.frame() } else { packet.unit() });
-        if !unit.is_empty() && !self.carry_on(&unit) {
-            self.close(out);
-            // An empty unit takes any other in.
-            let _ = self.carry_on(&unit);
+        let bytes = if alone { packet.frame() } else { packet.unit() };
+        let unit = UnitView::trusted(bytes);
+        if !unit.is_empty() {
+            if !self.carry_on(&unit) {
+                self.close(out);
+                // An empty unit takes any other in.
+                let _ = self.carry_on(&unit);
+            }
+            self.open.joined.clear();
+            if !news {
+                self.open.joined.extend_from_slice(bytes);
+            }
         }
+        self.pass(packet, out);
+    }
+
+    /// A packet whose unit is in the open one: the frame passes the network function.
+    pub(super) fn pass(&mut self, mut packet: Packet, out: &mut Output) {
+        let alone = packet.meta.kind == Kind::Unit;
         if alone || !self.core.is_head() {
             return out.pool.give(packet);
         }
@@ -205,6 +225,7 @@ impl Lane {
     /// Commits the open unit and sends everything that belongs to it on its way.
     pub(super) fn close(&mut self, out: &mut Output) {
         self.open.name.clear();
+        self.open.joined.clear();
         if self.open.transactions > 0 {
             self.commit();
         }
@@ -214,10 +235,11 @@ impl Lane {
         let core = &self.core;
         self.open.unit.forget_committed(|stage| Some(core.store(usize::from(stage))?.live_commit()));
         let writes = self.open.unit.writes();
-        self.open.unit.encode_name(&mut self.open.name);
+        let unit = &self.open.unit;
+        unit.encode_name(&mut self.open.name);
         if writes {
-            self.open.unit.encode(&mut self.open.whole);
-            self.retained.push(&self.open.whole, self.now.timer);
+            let (name, now) = (&self.open.name, self.now.timer);
+            self.retained.push_with(name, unit.bytes(), now, |bytes| unit.encode(bytes));
             self.stats.units_sent += 1;
         }
         self.send(writes, out);
@@ -254,21 +276,21 @@ impl Lane {
     /// Sends the frames of the closed unit: the first that goes forward carries it, the others its name. What can't
     /// carry its name waits here until the unit is committed, and so does what goes backward or leaves the chain.
     fn send(&mut self, writes: bool, out: &mut Output) {
+        self.hold.begin_unit();
         let mut frames = std::mem::take(&mut self.open.frames);
-        let carried =
-            writes && frames.first().is_some_and(|frame| self.can_carry(frame, self.open.whole.len()));
-        if writes && !carried {
+        let whole = if writes { self.retained.newest().len() } else { 0 };
+        let mut carries = writes && frames.first().is_some_and(|frame| self.can_carry(frame, whole));
+        if writes && !carries {
             self.send_alone(out);
         }
         let address = self.address(self.core.plan.successor(self.core.index));
-        let mut carries = carried;
         for mut packet in frames.drain(..) {
-            let ride = match carries {
-                true => &self.open.whole[..],
-                false if mutant::is(Mutant::NamelessBurst) => &[],
-                false => &self.open.name,
-            };
-            if self.can_carry(&packet, ride.len()) {
+            if carries || self.can_carry(&packet, self.open.name.len()) {
+                let ride = match carries {
+                    true => self.retained.newest(),
+                    false if mutant::is(Mutant::NamelessBurst) => &[],
+                    false => &self.open.name,
+                };
                 packet.set_unit(ride);
                 self.stats.unit_bytes += ride.len() as u64;
                 address.put_on(&mut packet);
@@ -296,14 +318,15 @@ impl Lane {
     }
 
     fn send_alone(&mut self, out: &mut Output) {
-        self.stats.unit_bytes += self.open.whole.len() as u64;
-        let mut packet = unit_alone(&self.open.whole, &mut out.pool);
+        let unit = self.retained.newest();
+        self.stats.unit_bytes += unit.len() as u64;
+        let mut packet = unit_alone(unit, &mut out.pool);
         self.address(self.core.plan.successor(self.core.index)).put_on(&mut packet);
         out.forward.push(packet);
     }
 
     /// Lets a frame leave when the unit that was just closed is committed: at once where there is none.
-    fn hold(&mut self, mut packet: Packet, out: &mut Output) {
+    fn hold(&mut self, packet: Packet, out: &mut Output) {
         let lets_go = match packet.meta.direction {
             Direction::Outbound => {
                 mutant::is(Mutant::NoReleaseWait) && self.core.index == self.core.plan.last()
@@ -313,8 +336,7 @@ impl Lane {
         if (self.open.name.is_empty() || lets_go) && !self.hold.blocks(&packet) {
             self.depart(packet, out);
         } else {
-            packet.set_unit(&self.open.name);
-            self.hold.push(packet);
+            self.hold.push(packet, &self.open.name);
         }
     }
 }

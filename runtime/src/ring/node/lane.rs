@@ -11,12 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::head::Open;
-use super::link::Link;
+use super::link::{Link, Untold};
 use super::news::News;
 use super::replica::Outcome;
 use super::{Address, Output};
 use crate::clock::{Nanos, Now};
-use crate::dependency::PartitionSet;
 use crate::entropy::Entropy;
 use crate::mutant::{self, Mutant};
 use crate::nf::AnyNf;
@@ -201,6 +200,9 @@ impl Lane {
                 Some(damage) => self.refuse(packet, damage.reason(), out),
             };
         }
+        if self.has_joined(&packet) {
+            return self.pass(packet, out);
+        }
         match self.replicate(&packet) {
             Outcome::Applied { news } => self.stage(packet, news, out),
             Outcome::Waits => self.wait(packet, out),
@@ -296,7 +298,6 @@ impl Lane {
 
     /// Sends a packet on its way out of this node; what it waited for is done.
     pub(super) fn depart(&mut self, mut packet: Packet, out: &mut Output) {
-        packet.set_unit(&[]);
         let (plan, index) = (&self.core.plan, self.core.index);
         let (end, next, list) = match packet.meta.direction {
             Direction::Outbound => (plan.last(), plan.successor(index), &mut out.forward),
@@ -358,7 +359,7 @@ impl Lane {
     pub(super) fn rise(&mut self, core: Arc<Core>) {
         self.set_core(core);
         self.phase = Phase::Up;
-        self.link.untold.fill(PartitionSet::default());
+        self.link.untold.fill(Untold::default());
         self.link.tell_all = true;
         self.link.reconnect();
         self.link.committed_seen = u64::MAX; // what came with the stores may be committed already

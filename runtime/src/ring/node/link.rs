@@ -4,21 +4,25 @@ use super::Output;
 use super::head::unit_alone;
 use super::lane::{Core, Lane};
 use crate::clock::Nanos;
-use crate::dependency::{PartitionSet, Vector, Versions};
+use crate::dependency::{PartitionSet, Vector, Versions, lengthen, shorten};
 use crate::limits::REPAIR_UNITS;
 use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
 use crate::piggyback::{Damage, UnitView, select};
 use crate::ring::control::{self, Reader};
 use crate::ring::plan::Plan;
+use crate::ring::store::Store;
 
 /// The longest time between two repairs, in multiples of the first.
 const MOST_PATIENCE: u64 = 32;
 
-// acknowledgement := all(1) { stage(1) partitions(8, LE) { applied(8, LE) commit(8, LE) }* }*
+// acknowledgement := all(1) { stage(1) partitions(8, LE) { version(4, LE) }* }*
+// The versions are those applied or, where the stage has its top bit, those committed, which are applied as well. They are
+// short, as in records.
 const ACKNOWLEDGE_HEADER: usize = 1;
 const ACKNOWLEDGE_STORE: usize = 9;
-const ACKNOWLEDGE_PARTITION: usize = 16;
+const ACKNOWLEDGE_PARTITION: usize = 4;
+const COMMITTED: u8 = 0x80;
 
 /// What a node knows of its two links.
 #[derive(Clone, Debug)]
@@ -34,8 +38,8 @@ pub(super) struct Link {
     next_repair: Nanos,
     /// The time between two repairs; it doubles while they bring nothing.
     patience: Nanos,
-    /// By stage: partitions whose versions or commit the predecessor has not been told.
-    pub(super) untold: Vec<PartitionSet>,
+    /// By stage: what the predecessor has not been told.
+    pub(super) untold: Vec<Untold>,
     /// How often something had been applied when waiting messages were last looked at, and how often a commit vector had
     /// risen when frames and units were last let go.
     pub(super) applied_seen: u64,
@@ -44,8 +48,15 @@ pub(super) struct Link {
     pub(super) tell_all: bool,
     next_tell_all: Nanos,
     body: Vec<u8>,
-    /// The unit that was last asked about, while frames are let go.
-    asked: Vec<u8>,
+}
+
+/// The partitions of a store of which there is something to tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Untold {
+    /// Something was applied.
+    pub(super) applied: PartitionSet,
+    /// The commit vector rose.
+    committed: PartitionSet,
 }
 
 impl Link {
@@ -57,13 +68,12 @@ impl Link {
             reconnected: false,
             next_repair: 0,
             patience: 0,
-            untold: vec![PartitionSet::default(); plan.stages()],
+            untold: vec![Untold::default(); plan.stages()],
             applied_seen: 0,
             committed_seen: 0,
             tell_all: true,
             next_tell_all: 0,
             body: Vec::new(),
-            asked: Vec::new(),
         }
     }
 
@@ -87,7 +97,7 @@ impl Link {
     ) {
         use std::hash::Hash;
         self.applied.iter().for_each(|vector| vector.0[..partitions].hash(hasher));
-        self.untold.iter().for_each(|untold| untold.0.hash(hasher));
+        self.untold.iter().for_each(|untold| (untold.applied.0, untold.committed.0).hash(hasher));
         (self.heard, self.heard_all, self.reconnected, self.tell_all, self.patience).hash(hasher);
         (ahead(self.next_repair), ahead(self.next_tell_all)).hash(hasher);
     }
@@ -117,28 +127,29 @@ impl Lane {
             self.link.next_tell_all = self.now.timer + self.core.plan.limits.idle_acknowledge;
             self.link.tell_all = false;
         }
-        for stage in 0..self.core.stores.len() {
-            let is_replica = self.core.store(stage).is_some() && stage != self.core.index;
-            if !is_replica {
-                continue;
-            }
-            let mut told = std::mem::take(&mut self.link.untold[stage]);
+        let head_of = self.core.index;
+        for stage in (0..self.core.stores.len()).filter(|&stage| stage != head_of) {
+            let Some(is_tail) = self.core.store(stage).map(Store::is_tail) else { continue };
+            let mut untold = std::mem::take(&mut self.link.untold[stage]);
             if all {
-                told = PartitionSet::first(self.core.plan.layout.partitions);
+                let every = PartitionSet::first(self.core.plan.layout.partitions);
+                untold = Untold { applied: every, committed: every };
             }
-            self.tell(stage, told, all, out);
+            // What a tail has applied is committed.
+            if is_tail {
+                self.tell(stage, untold.applied, true, all, out);
+            } else {
+                self.tell(stage, untold.applied, false, all, out);
+                self.tell(stage, untold.committed, true, all, out);
+            }
         }
         self.send_told(out);
     }
 
-    /// Writes one store's vectors into the open acknowledgement, and sends it where it has grown to the MTU.
-    fn tell(&mut self, stage: usize, told: PartitionSet, all: bool, out: &mut Output) {
-        let most = self
-            .core
-            .plan
-            .limits
-            .mtu
-            .saturating_sub(control::HEADER + ACKNOWLEDGE_HEADER + ACKNOWLEDGE_STORE);
+    /// Writes versions of one store into the open acknowledgement, and sends it where it has grown to the MTU.
+    fn tell(&mut self, stage: usize, told: PartitionSet, committed: bool, all: bool, out: &mut Output) {
+        let most = self.core.plan.limits.mtu;
+        let most = most.saturating_sub(control::HEADER + ACKNOWLEDGE_HEADER + ACKNOWLEDGE_STORE);
         let mut rest = told;
         while !rest.is_empty() {
             let room = most.saturating_sub(self.link.body.len()) / ACKNOWLEDGE_PARTITION;
@@ -151,12 +162,14 @@ impl Lane {
                 self.link.body.push(u8::from(all));
             }
             let Some(store) = self.core.store(stage) else { return };
+            let versions = if committed { store.live_commit() } else { store.live_versions() };
             let body = &mut self.link.body;
-            body.push(stage as u8);
+            body.push(stage as u8 | if committed { COMMITTED } else { 0 });
             body.extend_from_slice(&part.0.to_le_bytes());
-            for partition in part.iter() {
-                body.extend_from_slice(&store.live_versions().version(partition).to_le_bytes());
-                body.extend_from_slice(&store.live_commit().version(partition).to_le_bytes());
+            let at = body.len();
+            body.resize(at + part.len() * ACKNOWLEDGE_PARTITION, 0);
+            for (partition, bytes) in part.iter().zip(body[at..].as_chunks_mut().0) {
+                *bytes = shorten(versions.version(partition)).to_le_bytes();
             }
         }
     }
@@ -194,18 +207,27 @@ impl Lane {
 
     fn hear_stores(&mut self, mut body: Reader<'_>) -> Result<(), Damage> {
         while !body.is_empty() {
-            let stage = usize::from(body.u8().ok_or(Damage::Record)?);
+            let stage = body.u8().ok_or(Damage::Record)?;
+            let (stage, committed) = (usize::from(stage & !COMMITTED), stage & COMMITTED != 0);
             let told = PartitionSet(body.u64().ok_or(Damage::Record)?);
+            let versions = body.bytes(told.len() * ACKNOWLEDGE_PARTITION).ok_or(Damage::Record)?;
             let store = self.core.stores.get(stage).ok_or(Damage::ForeignStage)?;
-            for partition in told.iter() {
-                let applied = body.u64().ok_or(Damage::Record)?;
-                let commit = body.u64().ok_or(Damage::Record)?;
-                let commit = if mutant::is(Mutant::CommitIsApplied) { applied } else { commit };
-                self.link.applied[stage].raise(partition, applied);
-                if store.as_ref().is_some_and(|store| store.learn_commit(partition, commit)) {
-                    self.link.untold[stage].insert(partition);
-                    self.core.tell(&self.core.committed);
+            let Some(store) = store else { continue };
+            let (versions, _) = versions.as_chunks::<ACKNOWLEDGE_PARTITION>();
+            let (applied, mut learned) = (&mut self.link.applied[stage], PartitionSet::default());
+            let commits = committed || mutant::is(Mutant::CommitIsApplied);
+            for (partition, short) in told.iter().zip(versions) {
+                let here = store.live_versions().version(partition);
+                let version = lengthen(u32::from_le_bytes(*short), here);
+                applied.raise(partition, version);
+                if commits && store.learn_commit(partition, version) {
+                    learned.insert(partition);
                 }
+            }
+            if !learned.is_empty() {
+                let untold = &mut self.link.untold[stage].committed;
+                *untold = untold.union(learned);
+                self.core.tell(&self.core.committed);
             }
         }
         Ok(())
@@ -218,25 +240,11 @@ impl Lane {
         }
         if self.core.committed.look(&mut self.link.committed_seen) {
             let core = &*self.core;
-            if self.retained.prune(|unit| is_committed(core, unit)) {
+            if self.retained.prune(|name| is_committed(core, name)) {
                 self.link.patience = 0;
             }
             let mut leaving = std::mem::take(&mut self.leaving);
-            // The frames of a unit have one name and follow each other: one answer is for all.
-            let (asked, mut answer) = (&mut self.link.asked, true);
-            asked.clear();
-            let may_leave = |packet: &Packet| {
-                if core.plan.unit_frames == 1 {
-                    return is_committed(core, packet.unit());
-                }
-                if packet.unit() != asked.as_slice() {
-                    asked.clear();
-                    asked.extend_from_slice(packet.unit());
-                    answer = is_committed(core, asked);
-                }
-                answer
-            };
-            self.hold.release(may_leave, &mut leaving);
+            self.hold.release(|name| is_committed(core, name), &mut leaving);
             for packet in leaving.drain(..) {
                 match mutant::is(Mutant::HeldVanish) {
                     true => out.pool.give(packet),

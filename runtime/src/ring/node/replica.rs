@@ -36,15 +36,15 @@ impl Lane {
         };
         match self.readiness(&unit) {
             Err(damage) => Outcome::Damaged(damage),
-            Ok(Status::Wait) => {
+            Ok(None) => {
                 if mutant::is(Mutant::PerRecord) {
-                    self.apply_ready(&unit);
+                    self.apply_ready(&unit, u64::MAX);
                 }
                 Outcome::Waits
             }
-            Ok(Status::Duplicate) => Outcome::Applied { news: false },
-            Ok(Status::Ready) => {
-                let news = self.apply_ready(&unit);
+            Ok(Some(0)) => Outcome::Applied { news: false },
+            Ok(Some(stages)) => {
+                let news = self.apply_ready(&unit, stages);
                 if self.number == 0 || !mutant::is(Mutant::SilentLane) {
                     self.core.tell(&self.core.applied);
                 }
@@ -53,31 +53,35 @@ impl Lane {
         }
     }
 
-    /// Applies the records of a unit that are ready, and says whether any was. Another lane may have been faster: what
-    /// is ready is asked again under the claims, and what was ready before is so still, or done.
-    fn apply_ready(&mut self, unit: &UnitView<'_>) -> bool {
-        self.claim(unit);
+    /// Applies the records of a unit that are ready, which are those of `stages`, and says whether any was. Another lane may
+    /// have been faster: what is ready is asked again under the claims, and what was ready before is so still, or done.
+    fn apply_ready(&mut self, unit: &UnitView<'_>, stages: u64) -> bool {
+        let is_shared = self.core.is_shared();
+        if is_shared {
+            self.claim(unit);
+        }
         let mut news = false;
-        for record in unit.records() {
+        for record in unit.records().filter(|record| stages >> record.stage & 1 == 1) {
             let stage = usize::from(record.stage);
             let Some(store) = self.core.store(stage) else { continue };
-            if store.status(&record) == Status::Ready {
+            let asks_again = is_shared || mutant::is(Mutant::PerRecord);
+            if !asks_again || store.status(&record) == Status::Ready {
                 let written = record.written();
                 store.take(record.delta, written, &self.held[stage]);
-                self.link.untold[stage] = self.link.untold[stage].union(written);
+                let untold = &mut self.link.untold[stage].applied;
+                *untold = untold.union(written);
                 news = true;
             }
         }
-        self.held.iter_mut().for_each(Held::release);
+        if is_shared {
+            self.held.iter_mut().for_each(Held::release);
+        }
         news
     }
 
     /// Claims all that a unit writes, and waits for it. In the order of the stages, so that no two lanes wait for each
     /// other.
     fn claim(&mut self, unit: &UnitView<'_>) {
-        if !self.core.is_shared() {
-            return;
-        }
         for (stage, held) in self.held.iter_mut().enumerate() {
             let mut written = PartitionSet::default();
             let records = unit.records().filter(|record| usize::from(record.stage) == stage);
@@ -86,9 +90,10 @@ impl Lane {
         }
     }
 
-    /// Whether all records of a unit are ready or here; checks each delta that would be applied.
-    fn readiness(&self, unit: &UnitView<'_>) -> Result<Status, Damage> {
-        let mut all = Status::Duplicate;
+    /// Which records of a unit are ready, by their stages, where the others are here already; `None` where it must wait.
+    /// Checks each delta that would be applied.
+    fn readiness(&self, unit: &UnitView<'_>) -> Result<Option<u64>, Damage> {
+        let mut stages = 0;
         for record in unit.records() {
             let stage = usize::from(record.stage);
             let store = self.core.store(stage).filter(|_| stage != self.core.index);
@@ -97,15 +102,15 @@ impl Lane {
                 return Err(Damage::Record);
             }
             match store.status(&record) {
-                Status::Wait => return Ok(Status::Wait),
+                Status::Wait => return Ok(None),
                 Status::Duplicate => {}
                 Status::Ready => {
                     delta::check(&*store.state, record.delta, record.written()).map_err(|_| Damage::Delta)?;
-                    all = Status::Ready;
+                    stages |= 1 << stage;
                 }
             }
         }
-        Ok(all)
+        Ok(Some(stages))
     }
 
     /// What is wrong with a packet's unit, whether it is ready or not.

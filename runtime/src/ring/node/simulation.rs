@@ -109,7 +109,10 @@ impl Lane {
         let plan = &self.core.plan;
         self.waiting.iter().for_each(|packet| hash_packet(packet, hasher));
         self.waiting.len().hash(hasher);
-        self.hold.packets().for_each(|packet| hash_packet(packet, hasher));
+        for (packet, name) in self.hold.packets() {
+            hash_packet(packet, hasher);
+            name.hash(hasher);
+        }
         for (unit, sent) in self.retained.units().zip(self.retained.sent()) {
             (unit, self.now.timer.saturating_sub(sent).min(plan.limits.repair_after)).hash(hasher);
         }

@@ -67,11 +67,11 @@ fn without_replicas_the_mtu_bounds_no_transaction() {
 fn an_acknowledgement_is_cut_to_the_mtu() {
     // Goal: no message of the ring is longer than its links carry. Method: 64 partitions, f = 4, a full acknowledgement.
     let mut plan = Plan::new(5, 4).expect("small");
-    plan.limits.mtu = 1_514;
+    plan.limits.mtu = 757;
     let mut ring = Ring::new(plan);
     ring.accept(4, Vec::new());
     let told: Vec<&Packet> = ring.network.iter().map(|(_, packet)| packet).collect();
-    assert!(told.len() > 2 && told.iter().all(|packet| packet.frame().len() <= 1_514));
+    assert!(told.len() > 2 && told.iter().all(|packet| packet.frame().len() <= 757));
     let before: u64 = ring.nodes[3].stats().refused.total();
     ring.settle();
     assert_eq!(ring.nodes[3].stats().refused.total(), before);

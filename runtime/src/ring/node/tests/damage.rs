@@ -44,6 +44,31 @@ fn damaged_units_are_refused_and_the_node_goes_on() {
 }
 
 #[test]
+fn a_name_that_is_damaged_behind_a_sound_one_is_refused() {
+    // Goal: what was found of a name holds for the very same bytes only. Method: a burst whose frames name one unit; all
+    // bits and cuts of the last one's name, right behind the sound one.
+    let mut plan = plan(2, 1);
+    plan.unit_frames = 8;
+    let mut ring = Ring::new(plan);
+    ring.accept(0, (0..3).map(|serial| frame(1, WRITE, serial, 60)).collect());
+    let sent = ring.network.drain(..).map(|(_, packet)| packet);
+    let sent: Vec<Packet> = sent.filter(|packet| packet.meta.kind == Kind::Frame).collect();
+    let [whole, sound, last] = <[Packet; 3]>::try_from(sent).expect("three frames");
+    assert!(sound.unit() == last.unit() && sound.unit().len() < whole.unit().len());
+    let damages = damages(last.unit());
+    for (i, damage) in damages.iter().enumerate() {
+        let mut damaged = last.clone();
+        damaged.set_unit(damage);
+        ring.accept(1, vec![whole.clone(), sound.clone(), damaged]);
+        assert_eq!(ring.nodes[1].stats().refused.total(), i as u64 + 1);
+    }
+    assert_eq!(ring.nodes[1].stats().processed, 2 * damages.len() as u64);
+    ring.accept(1, vec![whole, sound, last]);
+    assert_eq!(ring.nodes[1].stats().refused.total(), damages.len() as u64);
+    assert_eq!(count(&ring.nodes[1], 0, 1), Some(3));
+}
+
+#[test]
 fn units_of_a_fenced_incarnation_are_refused() {
     // Goal: a late packet never reuses a version. Method: two heads, 1 and its replacement; units of 1 come late.
     let mut ring = Ring::new(plan(2, 1));
