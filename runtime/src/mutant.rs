@@ -34,6 +34,7 @@ mutants! {
     DropLosesUnit "drop-loses-unit" "a dropped frame takes its unit with it";
     LostTimer "lost-timer" "the unit of a timer's transaction is neither sent nor retained";
     NamelessBurst "nameless-burst" "the later frames of a burst do not name its unit";
+    StaleName "stale-name" "of the frames that come with one unit, those in a later unit of the node do not name it";
     NoReadWait "no-read-wait" "a replica applies records without waiting for what they read";
     DuplicateIgnoresReads "duplicate-ignores-reads" "a merged record whose writes are here does not wait for its reads";
     PerRecord "per-record" "records of a unit are applied one by one, not all or none";
@@ -41,6 +42,7 @@ mutants! {
     WrappingVersion "wrapping-version" "versions lose their high half on the wire";
     NoReleaseWait "no-release-wait" "the last node lets frames out before their commit";
     HoldIgnoresReads "hold-ignores-reads" "held frames wait for what they wrote, not for what they read";
+    MixedHold "mixed-hold" "held frames wait for the unit of those that were held before them";
     NoBackwardWait "no-backward-wait" "inbound frames leave a node before their commit";
     HeldVanish "held-vanish" "frames that were held are not let out after their commit";
     NoRepair "no-repair" "units that got lost are not sent again";

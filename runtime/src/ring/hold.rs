@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::mutant::{self, Mutant};
 use crate::packet::Packet;
 
 const BUCKETS: usize = 256;
@@ -88,7 +89,7 @@ impl Hold {
 
     /// The frames that are held from now on wait for another unit than those before.
     pub(crate) fn begin_unit(&mut self) {
-        self.begins = true;
+        self.begins = !mutant::is(Mutant::MixedHold);
     }
 
     /// Holds a frame until the unit of this name may leave: the same name for all frames of a unit.

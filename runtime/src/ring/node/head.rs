@@ -225,7 +225,9 @@ impl Lane {
     /// Commits the open unit and sends everything that belongs to it on its way.
     pub(super) fn close(&mut self, out: &mut Output) {
         self.open.name.clear();
-        self.open.joined.clear();
+        if !mutant::is(Mutant::StaleName) {
+            self.open.joined.clear();
+        }
         if self.open.transactions > 0 {
             self.commit();
         }
