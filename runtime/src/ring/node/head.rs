@@ -259,7 +259,12 @@ impl Lane {
             let record = open.unit.record(core.index as u8);
             let seen = if mutant::is(Mutant::ElidedReads) { written } else { read.union(written) };
             for partition in seen.iter() {
-                record.note(partition, store.live_versions().version(partition), written.contains(partition));
+                let (version, writes) =
+                    (store.live_versions().version(partition), written.contains(partition));
+                // Nobody need wait for what was read and is everywhere.
+                if writes || store.live_commit().version(partition) < version {
+                    record.note(partition, version, writes);
+                }
             }
             if !written.is_empty() {
                 open.work.writes.encode(record.delta_mut());
