@@ -26,21 +26,41 @@ impl Lender {
     }
 }
 
-/// A buffer that is lent; dropped, it goes back.
+/// That a buffer is lent. Dropped, it goes back.
 pub(crate) struct Loan {
     lender: &'static Lender,
     /// What the lender knows it by.
     handle: NonNull<()>,
-    base: NonNull<u8>,
-    capacity: usize,
 }
 
-// SAFETY: a loan is the only way to its bytes, see `new`, and goes back on any thread.
+// SAFETY: a buffer goes back on any thread.
 unsafe impl Send for Loan {}
 // SAFETY: behind a shared reference nothing of it can be reached.
 unsafe impl Sync for Loan {}
 
 impl Loan {
+    /// Its handle, for whoever lent it: it does not go back by itself any more.
+    #[inline]
+    pub(crate) fn into_handle(self) -> NonNull<()> {
+        ManuallyDrop::new(self).handle
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        // SAFETY: the handle of a loan of this lender, which ends here.
+        unsafe { (self.lender.take_back)(self.handle) }
+    }
+}
+
+/// A buffer that is lent, with its bytes.
+pub(crate) struct Lent {
+    loan: Loan,
+    base: NonNull<u8>,
+    capacity: usize,
+}
+
+impl Lent {
     /// A buffer of `capacity` bytes from `base` on.
     ///
     /// # Safety
@@ -53,20 +73,7 @@ impl Loan {
         base: NonNull<u8>,
         capacity: usize,
     ) -> Self {
-        Loan { lender, handle, base, capacity }
-    }
-
-    /// Its handle, for whoever lent it: it does not go back by itself any more.
-    #[inline]
-    pub(crate) fn into_handle(self) -> NonNull<()> {
-        ManuallyDrop::new(self).handle
-    }
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        // SAFETY: the handle of a loan of this lender, which ends here.
-        unsafe { (self.lender.take_back)(self.handle) }
+        Lent { loan: Loan { lender, handle }, base, capacity }
     }
 }
 
@@ -102,15 +109,15 @@ impl Buffer {
         self.own_capacity
     }
 
-    /// Lets the bytes be the first `length` of a loan.
+    /// Lets the bytes be the first `length` of a buffer that is lent.
     ///
     /// # Panics
-    /// Where the loan is shorter.
+    /// Where it is shorter.
     #[inline]
-    pub(super) fn borrow(&mut self, loan: Loan, length: usize) {
-        assert!(length <= loan.capacity, "a frame lies within its buffer");
-        (self.base, self.length, self.capacity) = (loan.base, length, loan.capacity);
-        self.loan = Some(loan);
+    pub(super) fn borrow(&mut self, lent: Lent, length: usize) {
+        assert!(length <= lent.capacity, "a frame lies within its buffer");
+        (self.base, self.length, self.capacity) = (lent.base, length, lent.capacity);
+        self.loan = Some(lent.loan);
     }
 
     /// Ends the loan, if there is one; the bytes in it are gone. What the own memory has is left.
@@ -276,9 +283,9 @@ mod tests {
         let base = NonNull::from(Box::leak(Box::new(bytes))).cast();
         OUT.with(|out| out.set(out.get() + 1));
         // SAFETY: a box of its own, which only the loan knows.
-        let loan = unsafe { Loan::new(&LENDER, base.cast(), base, BYTES) };
+        let lent = unsafe { Lent::new(&LENDER, base.cast(), base, BYTES) };
         let mut packet = Packet::default();
-        packet.borrow(loan, frame.len(), 7);
+        packet.borrow(lent, frame.len(), 7);
         packet
     }
 

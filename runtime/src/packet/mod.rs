@@ -13,7 +13,7 @@ use crate::clock::Nanos;
 use crate::limits::{BUFFER, HEADROOM};
 use buffer::Buffer;
 #[cfg(any(test, feature = "dpdk"))]
-pub(crate) use buffer::{Lender, Loan};
+pub(crate) use buffer::{Lender, Lent, Loan};
 
 /// Which way a packet passes the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -136,7 +136,8 @@ impl Packet {
         Packet(Box::new(Body { bytes: Buffer::with_capacity(BUFFER), ..Body::default() }))
     }
 
-    fn reset(&mut self) {
+    /// Empties the packet.
+    pub(crate) fn reset(&mut self) {
         // What an earlier frame left in the headroom stays there: `push_front` overwrites it with zeros.
         self.bytes.resize(HEADROOM);
         self.start = HEADROOM;
@@ -148,9 +149,9 @@ impl Packet {
     /// held.
     #[cfg(any(test, feature = "dpdk"))]
     #[inline]
-    pub(crate) fn borrow(&mut self, loan: Loan, length: usize, time: Nanos) {
+    pub(crate) fn borrow(&mut self, lent: Lent, length: usize, time: Nanos) {
         let body = &mut *self.0;
-        body.bytes.borrow(loan, HEADROOM + length);
+        body.bytes.borrow(lent, HEADROOM + length);
         (body.start, body.end) = (HEADROOM, HEADROOM + length);
         body.meta = Meta { time, ..Meta::default() };
     }
