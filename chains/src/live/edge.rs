@@ -9,6 +9,7 @@ use pannier_runtime::port::{Device, Duplex, Port, PortContext, PortError, PortSt
 use pannier_runtime::ring::steer;
 use pannier_runtime::shard::{Actor, Place, Turn};
 use pannier_runtime::stats::Reasons;
+use pannier_runtime::wire::Flow;
 use pannier_runtime::{AnyNf, Direction, Packet};
 
 use crate::config::{Inside, Undecided};
@@ -139,26 +140,48 @@ impl Edge {
         let mut context = PortContext { now: now.timer, pool: &mut self.pool };
         let taken = self.port.rx_burst(BURST, &mut context, &mut self.burst);
         let entered = self.burst.len();
-        for mut packet in self.burst.drain(..) {
-            match self.ingress.admit(&mut packet, Some(self.direction)) {
-                Ok(flow) => {
-                    steer(&mut packet, flow.as_ref(), self.lanes.len(), &self.common.nfs);
-                    self.entering[usize::from(packet.meta.lane)].push(packet);
-                }
-                Err(reason) => {
-                    self.refused.count(reason);
-                    self.pool.give(packet);
-                }
-            }
-        }
         if entered > 0 {
             count(&self.state.entered, entered);
-            let mut context = PortContext { now: now.timer, pool: &mut self.pool };
-            for (lane, burst) in self.lanes.iter_mut().zip(&mut self.entering) {
-                let Ok(()) = lane.tx_burst(&mut context, burst);
-            }
+            self.admit();
+            self.enter(now);
         }
         taken.map(|_| entered > 0)
+    }
+
+    /// Puts the packets of the burst on their lanes, and drops those that may not enter.
+    fn admit(&mut self) {
+        let (ingress, refused) = (&mut self.ingress, &mut self.refused);
+        let (lanes, nfs, direction) = (self.lanes.len(), &self.common.nfs, self.direction);
+        let is_refused = |packet: &mut Packet| match ingress.admit(packet, Some(direction)) {
+            Ok(layers) if lanes > 1 => {
+                let flow = layers.and_then(|layers| Flow::of(packet.frame(), &layers));
+                steer(packet, flow.as_ref(), lanes, nfs);
+                false
+            }
+            Ok(_) => false,
+            Err(reason) => {
+                refused.count(reason);
+                true
+            }
+        };
+        for packet in self.burst.extract_if(.., is_refused) {
+            self.pool.give(packet);
+        }
+    }
+
+    /// Sends the packets of the burst into their lanes.
+    fn enter(&mut self, now: Now) {
+        let mut context = PortContext { now: now.timer, pool: &mut self.pool };
+        if let [lane] = &mut self.lanes[..] {
+            let Ok(()) = lane.tx_burst(&mut context, &mut self.burst);
+            return;
+        }
+        for packet in self.burst.drain(..) {
+            self.entering[usize::from(packet.meta.lane)].push(packet);
+        }
+        for (lane, burst) in self.lanes.iter_mut().zip(&mut self.entering) {
+            let Ok(()) = lane.tx_burst(&mut context, burst);
+        }
     }
 
     /// Sends what has left the chain.

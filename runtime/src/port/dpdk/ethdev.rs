@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use pannier_dpdk_sys as sys;
 
 use super::mempool::{FRAME_BYTES, MBUFS, Mempool};
-use super::{Trouble, eal};
+use super::{SHORTEST, Trouble, eal};
 use crate::clock::Nanos;
 use crate::limits::{HEADROOM, MAX_FRAME};
 use crate::packet::{Lent, Packet, Pool};
@@ -28,10 +28,21 @@ const ATTEMPTS: usize = 16;
 /// What became of frames that were to be sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
-    /// Had a buffer or found one.
+    /// Frames that can be sent.
+    pub(super) given: usize,
+    /// Of these, had a buffer or found one.
     pub(super) filled: usize,
     /// Of these, were taken by the driver.
     pub(super) taken: usize,
+}
+
+/// What has arrived.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Received {
+    /// How many frames.
+    pub(super) count: usize,
+    /// Some may be of lengths that are not passed on.
+    pub(super) is_odd: bool,
 }
 
 /// A started port.
@@ -78,33 +89,35 @@ impl Ethdev {
     }
 
     /// Appends a burst of up to `most` frames to `burst`, each in the buffer that it arrived in where that can be kept.
-    /// Returns how many.
     pub(super) fn receive(
         &mut self,
         most: usize,
         pool: &mut Pool,
         burst: &mut Vec<Packet>,
         now: impl FnOnce() -> Nanos,
-    ) -> usize {
+    ) -> Received {
         let count = self.receive_pieces(most);
         if count == 0 {
-            return 0;
+            return Received::default();
         }
+        let mut is_odd = false;
         let (first, time) = (burst.len(), now());
         pool.take_used(count, burst);
         for (packet, piece) in burst[first..].iter_mut().zip(&self.pieces) {
             if usize::from(piece.before) >= HEADROOM {
                 // SAFETY: a buffer that we just got.
                 let (lent, length) = unsafe { lend(piece) };
+                is_odd |= length < SHORTEST;
                 packet.borrow(lent, length, time);
             } else {
                 packet.reset();
                 packet.meta.time = time;
                 // SAFETY: a buffer that we just got, and give back here.
                 unsafe { copy(*piece, packet) }
+                is_odd = true;
             }
         }
-        count
+        Received { count, is_odd }
     }
 
     fn receive_pieces(&mut self, most: usize) -> usize {
@@ -115,23 +128,28 @@ impl Ethdev {
         usize::from(unsafe { sys::pannier_rx_burst(port, pool, reserve, self.pieces.as_mut_ptr(), most) })
     }
 
-    /// Sends the first [`BURST`] frames, none longer than [`Ethdev::longest`], in the buffers that they lie in where these are DPDK's: offers them to the driver
-    /// until it has taken them or stays full.
-    pub(super) fn send(&mut self, packets: &mut [Packet]) -> Sent {
+    /// Sends up to [`BURST`] frames, in the buffers that they lie in where these are DPDK's: offers them to the driver until
+    /// it has taken them or stays full. Frames of lengths that can't be sent are left where they are and told to `refuse`.
+    pub(super) fn send(&mut self, packets: &mut [Packet], mut refuse: impl FnMut(usize)) -> Sent {
         eal::enter();
-        let given = u16::try_from(packets.len().min(BURST)).expect("a burst is small");
-        for (packet, frame) in packets.iter_mut().zip(&mut self.frames) {
+        let (lengths, mut given) = (SHORTEST..=self.longest(), 0);
+        for packet in packets {
             let bytes = packet.frame();
-            let (bytes, length) = (bytes.as_ptr(), bytes.len() as u32);
+            let (bytes, length) = (bytes.as_ptr(), bytes.len());
+            if !lengths.contains(&length) {
+                refuse(length);
+                continue;
+            }
             let mbuf = packet.take_loan(&MBUFS).map_or(ptr::null_mut(), |loan| loan.into_handle().as_ptr());
-            *frame = sys::pannier_frame { mbuf: mbuf.cast(), bytes, length };
+            self.frames[given] = sys::pannier_frame { mbuf: mbuf.cast(), bytes, length: length as u32 };
+            given += 1;
         }
         // SAFETY: `given` frames, in buffers of ours or in packets; no more are written to `mbufs`.
         let filled = unsafe {
             let pool = self.pool.as_ptr().as_ptr();
-            sys::pannier_fill(pool, self.frames.as_ptr(), self.mbufs.as_mut_ptr(), given)
+            sys::pannier_fill(pool, self.frames.as_ptr(), self.mbufs.as_mut_ptr(), given as u16)
         };
-        let mut sent = Sent { filled: filled.into(), taken: 0 };
+        let mut sent = Sent { given, filled: filled.into(), taken: 0 };
         for _ in 0..ATTEMPTS {
             let rest = &mut self.mbufs[sent.taken..sent.filled];
             let count = u16::try_from(rest.len()).expect("a burst is small");

@@ -31,9 +31,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::{Device, DevicePort, Port, PortContext, PortError, PortSpec, PortStats};
 use crate::clock::Nanos;
 use crate::limits::MAX_FRAME;
-use crate::packet::{Packet, Pool};
-use crate::stats::Reasons;
-use ethdev::{BUFFERS, BUFFERS_ALLOWED, BURST, Ethdev, Sent};
+use crate::packet::Packet;
+use ethdev::{BUFFERS, BUFFERS_ALLOWED, BURST, Ethdev, Received, Sent};
 
 /// Addresses and type: what every Ethernet frame begins with (IEEE 802.3, 3.1.1).
 const SHORTEST: usize = 14;
@@ -91,12 +90,12 @@ impl Port for Dpdk {
     }
 
     fn tx_burst(&mut self, context: &mut PortContext<'_>, burst: &mut Vec<Packet>) -> Result<(), PortError> {
-        let (longest, drops) = (self.ethdev.longest(), &mut self.stats.send_drops);
-        leave_out(burst, 0, longest, drops, context.pool);
+        let drops = &mut self.stats.send_drops;
         for packets in burst.chunks_mut(BURST) {
-            let Sent { filled, taken } = self.ethdev.send(packets);
+            let Sent { given, filled, taken } =
+                self.ethdev.send(packets, |length| drops.count(refusal(length)));
             self.stats.sent += taken as u64;
-            drops.count_many("no_buffer", (packets.len() - filled) as u64);
+            drops.count_many("no_buffer", (given - filled) as u64);
             drops.count_many("ring_full", (filled - taken) as u64);
         }
         context.pool.give_all(burst);
@@ -130,8 +129,14 @@ impl Dpdk {
     /// Takes one burst of the driver's, and returns how many frames it had.
     fn receive(&mut self, most: usize, context: &mut PortContext<'_>, burst: &mut Vec<Packet>) -> usize {
         let first = burst.len();
-        let count = self.ethdev.receive(most, context.pool, burst, now);
-        leave_out(burst, first, MAX_FRAME, &mut self.stats.receive_drops, context.pool);
+        let Received { count, is_odd } = self.ethdev.receive(most, context.pool, burst, now);
+        if is_odd {
+            let is_wrong = |packet: &mut Packet| !(SHORTEST..=MAX_FRAME).contains(&packet.frame().len());
+            for packet in burst.extract_if(first.., is_wrong) {
+                self.stats.receive_drops.count(refusal(packet.frame().len()));
+                context.pool.give(packet);
+            }
+        }
         count
     }
 }
@@ -155,14 +160,10 @@ impl DevicePort for Dpdk {
     }
 }
 
-/// Takes frames out of `burst`, from `first` on, that are not passed on, and counts them.
-fn leave_out(burst: &mut Vec<Packet>, first: usize, longest: usize, drops: &mut Reasons, pool: &mut Pool) {
-    let is_wrong = |packet: &mut Packet| !(SHORTEST..=longest).contains(&packet.frame().len());
-    for packet in burst.extract_if(first.., is_wrong) {
-        let is_short = packet.frame().len() < SHORTEST;
-        drops.count(if is_short { "not_ethernet" } else { "longer_than_port_takes" });
-        pool.give(packet);
-    }
+/// Why a frame of this length is not passed on.
+#[cold]
+fn refusal(length: usize) -> &'static str {
+    if length < SHORTEST { "not_ethernet" } else { "longer_than_port_takes" }
 }
 
 /// Nanoseconds since the Unix epoch.

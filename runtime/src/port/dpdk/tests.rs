@@ -1,6 +1,7 @@
 //! Buffers that ports lend to packets: all come back, and there is always one left.
 
 use super::*;
+use crate::packet::Pool;
 
 /// A port that gives as many frames of 64 bytes as are asked for, and takes all.
 fn open_null(number: usize, buffers: u32) -> Dpdk {
