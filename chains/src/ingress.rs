@@ -6,7 +6,6 @@ use pannier_runtime::limits::MAX_FRAME;
 use pannier_runtime::state::hash_bytes;
 use pannier_runtime::wire::arp::ArpPacket;
 use pannier_runtime::wire::ethernet::EthernetHeader;
-use pannier_runtime::wire::ipv4::Ipv4Header;
 use pannier_runtime::wire::{Flow, L3, Layers, protocol, symmetric_hash};
 use pannier_runtime::{Direction, Packet};
 
@@ -28,23 +27,17 @@ impl Ingress {
         Ingress { inside, outside, undecided, undecided_count: 0 }
     }
 
-    /// Sets a packet's direction and flow, and returns where its headers are if they are well-formed. `side` says which way
-    /// it goes where its port or capture does.
+    /// Sets a packet's direction and flow. `side` says which way it goes where its port or capture does.
     ///
     /// # Errors
     /// The reason for which the packet does not enter.
-    pub(crate) fn admit(
-        &mut self,
-        packet: &mut Packet,
-        side: Option<Direction>,
-    ) -> Result<Option<Layers>, &'static str> {
+    pub(crate) fn admit(&mut self, packet: &mut Packet, side: Option<Direction>) -> Result<(), &'static str> {
         let frame = packet.frame();
         if frame.len() > MAX_FRAME {
             return Err("frame_too_long");
         }
-        let layers = Layers::parse(frame).ok();
-        let told = side.or_else(|| self.by_address(frame, layers.as_ref()));
-        packet.meta.flow = layers.as_ref().map_or(0, |layers| order(packet.frame(), layers));
+        let told = side.or_else(|| self.by_address(frame));
+        packet.meta.flow = order(packet.frame());
         packet.meta.direction = match told {
             Some(direction) => direction,
             None => {
@@ -52,11 +45,12 @@ impl Ingress {
                 self.undecided.direction().ok_or("direction_undecided")?
             }
         };
-        Ok(layers)
+        Ok(())
     }
 
-    fn by_address(&self, frame: &[u8], layers: Option<&Layers>) -> Option<Direction> {
-        let flow = layers.and_then(|layers| Flow::of(frame, layers));
+    fn by_address(&self, frame: &[u8]) -> Option<Direction> {
+        let layers = Layers::parse(frame).ok();
+        let flow = layers.and_then(|layers| Flow::of(frame, &layers));
         let ends = match (layers, flow) {
             (_, Some(flow)) => Some((flow.source(), flow.destination())),
             (Some(layers), None) if layers.l3() == L3::Arp => ArpPacket::view(frame, layers.l3_offset())
@@ -79,26 +73,55 @@ impl Ingress {
 /// Seed of the hash of a flow.
 const ORDER: u64 = 0x6f72_6465_72;
 
-/// A hash that the packets of a flow share in both directions. Of TCP and UDP over IPv4, as most packets are, the ends are
-/// read where they are, without a [`Flow`].
-#[inline(always)] // the layers are in registers
-fn order(frame: &[u8], layers: &Layers) -> u32 {
-    let plain = match (layers.l3(), layers.protocol(), layers.l4_offset()) {
-        (L3::Ipv4, Some(protocol), Some(at)) if [protocol::TCP, protocol::UDP].contains(&protocol) => {
-            let ends = Ipv4Header::view(frame, layers.l3_offset()).ok();
-            ends.zip(frame.get(at..).and_then(|ports| ports.first_chunk()))
+/// A hash that the packets of a flow share in both directions; 0 where there is no flow.
+#[inline]
+fn order(frame: &[u8]) -> u32 {
+    plain_ends(frame).map_or_else(|| any_order(frame), hash)
+}
+
+/// One end of a flow without VLAN tags over IPv4: address, port, protocol.
+type End = ([u8; 4], u16, u8);
+
+/// Both ends of a TCP or UDP packet over IPv4 without tags, options and fragments, as most packets are. Nothing else of it
+/// is looked at.
+#[inline]
+fn plain_ends(frame: &[u8]) -> Option<[End; 2]> {
+    // Ethernet, the IP header and the ports: RFC 791, 3.1, from byte 14 on.
+    let head = frame.first_chunk::<38>()?;
+    let protocol = head[23];
+    let is_whole = head[20] & 0x3f == 0 && head[21] == 0;
+    let is_plain = head[12..15] == [0x08, 0x00, 0x45] && [protocol::TCP, protocol::UDP].contains(&protocol);
+    let end = |address: usize, port: usize| {
+        let octets = [head[address], head[address + 1], head[address + 2], head[address + 3]];
+        (octets, u16::from_be_bytes([head[port], head[port + 1]]), protocol)
+    };
+    (is_plain && is_whole).then(|| [end(26, 34), end(30, 36)])
+}
+
+/// The same for all packets.
+#[inline(never)]
+fn any_order(frame: &[u8]) -> u32 {
+    let Ok(flow) = Flow::parse(frame) else { return 0 };
+    match (flow.source(), flow.destination(), flow.protocol()) {
+        (IpAddr::V4(source), IpAddr::V4(destination), protocol @ (protocol::TCP | protocol::UDP))
+            if flow.vlan_count() == 0 =>
+        {
+            let source = (source.octets(), flow.source_port(), protocol);
+            hash([source, (destination.octets(), flow.destination_port(), protocol)])
         }
-        _ => None,
-    };
-    let Some((header, &[a, b, c, d])) = plain.filter(|_| layers.vlan_count() == 0) else {
-        return Flow::of(frame, layers).as_ref().map_or(0, symmetric_hash);
-    };
-    let side = |[w, x, y, z]: [u8; 4], [high, low]: [u8; 2]| {
-        hash_bytes(ORDER, &[w, x, y, z, high, low, header.protocol, 0])
-    };
+        _ => symmetric_hash(&flow),
+    }
+}
+
+#[inline]
+fn hash(ends: [End; 2]) -> u32 {
+    let sides = ends.map(|(address, port, protocol)| {
+        let address = u64::from(u32::from_le_bytes(address));
+        let word = address | u64::from(port) << 32 | u64::from(protocol) << 48;
+        hash_bytes(ORDER, &word.to_le_bytes())
+    });
     // Addition forgets which side was which.
-    let sides = side(header.source, [a, b]).wrapping_add(side(header.destination, [c, d]));
-    (sides >> 32) as u32
+    (sides[0].wrapping_add(sides[1]) >> 32) as u32
 }
 
 /// From the inside to elsewhere, or from elsewhere to the inside; anything else tells nothing.
@@ -114,10 +137,6 @@ fn decide(from_inside: bool, to_inside: bool) -> Option<Direction> {
 mod tests {
     use super::*;
     use pannier_runtime::wire::FrameBuilder;
-
-    fn hash(frame: &[u8]) -> u32 {
-        order(frame, &Layers::parse(frame).expect("well-formed"))
-    }
 
     #[test]
     fn both_directions_of_a_flow_have_one_hash_and_flows_have_their_own() {
@@ -138,12 +157,15 @@ mod tests {
             ),
             (six.0.udp(1, 2, b""), six.1.udp(2, 1, b"x")),
         ];
-        let mut hashes: Vec<u32> = pairs.iter().map(|(one, _)| hash(one)).collect();
-        assert!(pairs.iter().all(|(one, other)| hash(one) == hash(other)));
+        let mut hashes: Vec<u32> = pairs.iter().map(|(one, _)| order(one)).collect();
+        assert!(pairs.iter().all(|(one, other)| order(one) == order(other)));
         hashes.sort_unstable();
         hashes.dedup();
         assert_eq!(hashes.len(), pairs.len());
-        let many: Vec<u32> = (0..4_096).map(|port| hash(&there.clone().udp(port, 53, b""))).collect();
+        for (frame, _) in &pairs[..3] {
+            assert_eq!(order(frame), any_order(frame), "the short way is the long one");
+        }
+        let many: Vec<u32> = (0..4_096).map(|port| order(&there.clone().udp(port, 53, b""))).collect();
         for bit in 0..32 {
             let set = many.iter().filter(|hash| *hash >> bit & 1 == 1).count();
             assert!((1_850..2_250).contains(&set), "{set} of 4,096 have bit {bit}");

@@ -153,12 +153,11 @@ impl Edge {
         let (ingress, refused) = (&mut self.ingress, &mut self.refused);
         let (lanes, nfs, direction) = (self.lanes.len(), &self.common.nfs, self.direction);
         let is_refused = |packet: &mut Packet| match ingress.admit(packet, Some(direction)) {
-            Ok(layers) if lanes > 1 => {
-                let flow = layers.and_then(|layers| Flow::of(packet.frame(), &layers));
+            Ok(()) => {
+                let flow = if lanes > 1 { Flow::parse(packet.frame()).ok() } else { None };
                 steer(packet, flow.as_ref(), lanes, nfs);
                 false
             }
-            Ok(_) => false,
             Err(reason) => {
                 refused.count(reason);
                 true
