@@ -71,7 +71,7 @@ impl Ingress {
 }
 
 /// Seed of the hash of a flow.
-const ORDER: u64 = 0x6f72_6465_72;
+const ORDER: u64 = 0x006f_7264_6572;
 
 /// A hash that the packets of a flow share in both directions; 0 where there is no flow.
 #[inline]

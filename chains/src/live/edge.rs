@@ -16,7 +16,7 @@ use crate::config::{Inside, Undecided};
 use crate::ingress::Ingress;
 
 /// Packets taken from a port at once.
-const BURST: usize = 32;
+const BURST: usize = 64;
 
 /// Turns between two publications of what a port has counted.
 const PUBLISH_EVERY: u32 = 1_024;

@@ -364,7 +364,7 @@ mod tests {
         match act {
             Act::SetFrame(bytes) => packet.set_frame(bytes),
             Act::Fill(one, two) => {
-                packet.fill_frame(|frame| [one, two].into_iter().for_each(|bytes| frame.put(bytes)))
+                packet.fill_frame(|frame| [one, two].into_iter().for_each(|bytes| frame.put(bytes)));
             }
             Act::Push(count) => return packet.push_front(*count),
             Act::Resize(length) => packet.resize(*length),

@@ -63,10 +63,10 @@ unsafe impl Send for Memory {}
 pub(super) struct Mempool(Memory);
 
 impl Mempool {
-    /// At least so many buffers: those of a port that was closed, if they are back, else new ones.
+    /// At least so many buffers: those of a port that was closed, if all are back, else new ones.
     pub(super) fn new(buffers: u32) -> Result<Self, Trouble> {
         let mut idle = idle();
-        let fits = |memory: &Memory| memory.available() >= buffers;
+        let fits = |memory: &Memory| memory.buffers >= buffers && memory.available() == memory.buffers;
         let found = idle.iter().enumerate().filter(|(_, memory)| fits(memory));
         if let Some((at, _)) = found.min_by_key(|(_, memory)| memory.buffers) {
             return Ok(Mempool(idle.swap_remove(at)));

@@ -75,17 +75,17 @@ fn packets_outlive_their_port() {
     // Goal: memory that packets lie in stays, and is used again when they are gone. Method: close a port while packets of
     // it are under way, open others, let the packets go.
     let mut pool = Pool::default();
-    let mut port = open_null(103, 1_023);
+    let mut port = open_null(103, 5_000); // more than the other tests' ports have
     let first = port.ethdev.pool().as_ptr();
     let mut packets = receive(&mut port, 100, &mut pool);
     packets.iter_mut().for_each(|packet| packet.frame_mut().fill(9));
     drop(port);
-    let mut port = open_null(103, 1_023);
+    let mut port = open_null(103, 5_000);
     assert_ne!(port.ethdev.pool().as_ptr(), first);
     let others = receive(&mut port, 500, &mut pool);
     assert!(packets.iter().all(|packet| packet.frame() == [9; 64]));
     send(&mut port, packets, &mut pool);
     drop((port, others));
-    let again = [open_null(104, 1_023), open_null(105, 1_023)];
+    let again = [open_null(104, 5_000), open_null(105, 5_000)];
     assert!(again.iter().any(|port| port.ethdev.pool().as_ptr() == first));
 }
