@@ -93,7 +93,7 @@ fn packets_cost_no_allocation_in_af_xdp() {
 #[cfg(feature = "dpdk")]
 #[test]
 fn packets_cost_no_allocation_in_ports_of_dpdk() {
-    // Goal: copies between DPDK's buffers and ours ask for no memory. Method: short and long frames through a ring,
+    // Goal: neither lending DPDK's buffers nor copies ask for memory. Method: short and long frames through a ring,
     // more of them than it takes, after warm-up.
     let mut port = open("dpdk:net_ring0");
     let (mut pool, mut burst) = (Pool::default(), Vec::new());

@@ -50,7 +50,7 @@ fn a_null_device_gives_and_takes() {
 
 #[test]
 fn a_ring_gives_back_what_it_took() {
-    // Goal: bytes and order survive both copies, in one buffer and in chains. Method: a device whose two ends are one
+    // Goal: bytes and order survive, in one buffer and in chains. Method: a device whose two ends are one
     // ring; lengths around those of a buffer, up to the longest frame.
     let mut port = open("dpdk:net_ring0");
     let mut twin = open("dpdk:net_ring9");
@@ -65,6 +65,38 @@ fn a_ring_gives_back_what_it_took() {
     }
     assert_eq!(drain(&mut twin), 0);
     assert_eq!(port.stats().sent, 5 * frames.len() as u64);
+}
+
+#[test]
+fn what_is_done_to_a_frame_in_a_ports_buffer_arrives() {
+    // Goal: frames are sent as they are now, whatever buffer they are in by then. Method: edits of both ends and of the
+    // middle, a unit behind, growth into a chain of buffers; the same on packets with memory of their own.
+    type Edit = fn(&mut Packet);
+    let edits: [Edit; 8] = [
+        |_| (),
+        |packet| packet.frame_mut()[3..9].fill(0xab),
+        |packet| assert!(packet.push_front(64) && !packet.push_front(1)),
+        |packet| assert!(packet.push_front(-20)),
+        |packet| packet.resize(20),
+        |packet| packet.resize(2_048),
+        |packet| packet.resize(9_000),
+        |packet| packet.set_unit(&[1; 3_000]),
+    ];
+    let mut port = open("dpdk:net_ring3");
+    for length in [60, 1_514, 2_048, 3_000] {
+        let frames = of_lengths([length; 8]);
+        for _ in 0..3 {
+            send(&mut port, &frames);
+            let mut lent = receive(&mut port, 8, |_| true);
+            let mut own: Vec<Packet> = frames.iter().map(|frame| Packet::new(frame)).collect();
+            lent.iter_mut().zip(edits).for_each(|(packet, edit)| edit(packet));
+            own.iter_mut().zip(edits).for_each(|(packet, edit)| edit(packet));
+            port.tx_burst(&mut PortContext { now: 0, pool: &mut Pool::default() }, &mut lent)
+                .expect("it works");
+            let arrived = receive(&mut port, 8, |_| true);
+            assert!(arrived.iter().map(Packet::frame).eq(own.iter().map(Packet::frame)));
+        }
+    }
 }
 
 #[test]

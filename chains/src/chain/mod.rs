@@ -16,7 +16,6 @@ use pannier_runtime::packet::{Kind, Pool};
 use pannier_runtime::port::{Fault, Faults, Memory, Port, PortContext};
 use pannier_runtime::ring::{Node, Orchestrator, Output, Plan, PlanError, Recorder, steer};
 use pannier_runtime::stats::NodeStats;
-use pannier_runtime::wire::Flow;
 use pannier_runtime::{AnyNf, Direction, Packet};
 use recovery::Outage;
 pub use recovery::Recovery;
@@ -175,8 +174,7 @@ impl Chain {
 
     /// Lets a frame in, to be worked on in the next turn. Its direction, flow and time must be set.
     pub fn admit(&mut self, mut packet: Packet) {
-        let flow = if self.plan.lanes > 1 { Flow::parse(packet.frame()).ok() } else { None };
-        steer(&mut packet, flow.as_ref(), &self.plan, &self.nfs);
+        steer(&mut packet, &self.plan, &self.nfs);
         self.admitted += 1;
         self.now.wall = self.now.wall.max(packet.meta.time);
         match packet.meta.direction {

@@ -15,7 +15,7 @@ use crate::config::{Inside, Undecided};
 use crate::ingress::Ingress;
 
 /// Packets taken from a port at once.
-const BURST: usize = 32;
+const BURST: usize = 64;
 
 /// Turns between two publications of what a port has counted.
 const PUBLISH_EVERY: u32 = 1_024;
@@ -140,26 +140,46 @@ impl Edge {
         let mut context = PortContext { now: now.timer, pool: &mut self.pool };
         let taken = self.port.rx_burst(BURST * self.lanes.len(), &mut context, &mut self.burst);
         let entered = self.burst.len();
-        for mut packet in self.burst.drain(..) {
-            match self.ingress.admit(&mut packet, Some(self.direction)) {
-                Ok(flow) => {
-                    steer(&mut packet, flow.as_ref(), &self.common.plan, &self.common.nfs);
-                    self.entering[usize::from(packet.meta.lane)].push(packet);
-                }
-                Err(reason) => {
-                    self.refused.count(reason);
-                    self.pool.give(packet);
-                }
-            }
-        }
         if entered > 0 {
             count(&self.state.entered, entered);
-            let mut context = PortContext { now: now.timer, pool: &mut self.pool };
-            for (lane, burst) in self.lanes.iter_mut().zip(&mut self.entering) {
-                let Ok(()) = lane.tx_burst(&mut context, burst);
-            }
+            self.admit();
+            self.enter(now);
         }
         taken.map(|_| entered > 0)
+    }
+
+    /// Puts the packets of the burst on their lanes, and drops those that may not enter.
+    fn admit(&mut self) {
+        let (ingress, refused) = (&mut self.ingress, &mut self.refused);
+        let (plan, nfs, direction) = (&self.common.plan, &self.common.nfs, self.direction);
+        let is_refused = |packet: &mut Packet| match ingress.admit(packet, Some(direction)) {
+            Ok(()) => {
+                steer(packet, plan, nfs);
+                false
+            }
+            Err(reason) => {
+                refused.count(reason);
+                true
+            }
+        };
+        for packet in self.burst.extract_if(.., is_refused) {
+            self.pool.give(packet);
+        }
+    }
+
+    /// Sends the packets of the burst into their lanes.
+    fn enter(&mut self, now: Now) {
+        let mut context = PortContext { now: now.timer, pool: &mut self.pool };
+        if let [lane] = &mut self.lanes[..] {
+            let Ok(()) = lane.tx_burst(&mut context, &mut self.burst);
+            return;
+        }
+        for packet in self.burst.drain(..) {
+            self.entering[usize::from(packet.meta.lane)].push(packet);
+        }
+        for (lane, burst) in self.lanes.iter_mut().zip(&mut self.entering) {
+            let Ok(()) = lane.tx_burst(&mut context, burst);
+        }
     }
 
     /// Sends what has left the chain.

@@ -85,33 +85,50 @@ int pannier_start(uint16_t port, struct rte_mempool *pool, uint16_t descriptors,
     return error == -ENOTSUP ? 0 : error;
 }
 
-static void describe(const struct rte_mbuf *mbuf, struct pannier_bytes *piece)
+static void describe(struct rte_mbuf *mbuf, struct pannier_piece *piece)
 {
-    piece->bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+    piece->mbuf = mbuf;
+    piece->bytes = rte_pktmbuf_mtod(mbuf, uint8_t *);
     piece->length = mbuf->data_len;
+    piece->before = 0;
+    piece->behind = 0;
     piece->more = mbuf->nb_segs - 1;
 }
 
-uint16_t pannier_rx_burst(uint16_t port, struct rte_mbuf **mbufs, struct pannier_bytes *pieces, uint16_t most)
+uint16_t pannier_rx_burst(uint16_t port, struct rte_mempool *pool, uint32_t reserve, struct pannier_piece *pieces,
+                          uint16_t most)
 {
+    struct rte_mbuf *mbufs[most];
     uint16_t count = rte_eth_rx_burst(port, 0, mbufs, most);
+    bool lends = count > 0 && rte_mempool_get_ops(pool->ops_index)->get_count(pool) > reserve;
 
     for (uint16_t i = 0; i < count; i++) {
-        describe(mbufs[i], &pieces[i]);
+        struct rte_mbuf *mbuf = mbufs[i];
+        describe(mbuf, &pieces[i]);
         rte_prefetch0(pieces[i].bytes);
+        if (lends && mbuf->pool == pool && mbuf->nb_segs == 1 && RTE_MBUF_DIRECT(mbuf) && rte_mbuf_refcnt_read(mbuf) == 1) {
+            pieces[i].before = mbuf->data_off;
+            pieces[i].behind = rte_pktmbuf_tailroom(mbuf);
+        }
     }
     return count;
 }
 
-struct rte_mbuf *pannier_next(const struct rte_mbuf *mbuf, struct pannier_bytes *piece)
+void pannier_next(struct pannier_piece *piece)
 {
-    if (mbuf->next != NULL)
-        describe(mbuf->next, piece);
-    return mbuf->next;
+    uint16_t more = piece->more - 1;
+
+    describe(piece->mbuf->next, piece);
+    piece->more = more;
+}
+
+void pannier_free(struct rte_mbuf *mbuf)
+{
+    rte_pktmbuf_free(mbuf);
 }
 
 /* Copies a frame that is too long for `head` into a chain; false where the pool runs out of mbufs. */
-static bool fill_chain(struct rte_mempool *pool, const struct pannier_bytes *frame, struct rte_mbuf *head)
+static bool fill_chain(struct rte_mempool *pool, const struct pannier_frame *frame, struct rte_mbuf *head)
 {
     struct rte_mbuf *last = head;
     uint32_t copied = 0;
@@ -133,25 +150,45 @@ static bool fill_chain(struct rte_mempool *pool, const struct pannier_bytes *fra
     return true;
 }
 
-uint16_t pannier_fill(struct rte_mempool *pool, const struct pannier_bytes *frames, struct rte_mbuf **mbufs,
+/* A fresh mbuf, or chain of mbufs, with a copy of the frame; NULL where the pool runs out of mbufs. */
+static struct rte_mbuf *copy(struct rte_mempool *pool, const struct pannier_frame *frame)
+{
+    struct rte_mbuf *mbuf = rte_pktmbuf_alloc(pool);
+
+    if (mbuf == NULL)
+        return NULL;
+    if (unlikely(frame->length > rte_pktmbuf_tailroom(mbuf))) {
+        if (fill_chain(pool, frame, mbuf))
+            return mbuf;
+        rte_pktmbuf_free(mbuf);
+        return NULL;
+    }
+    mbuf->data_len = frame->length;
+    mbuf->pkt_len = frame->length;
+    rte_memcpy(rte_pktmbuf_mtod(mbuf, void *), frame->bytes, frame->length);
+    return mbuf;
+}
+
+uint16_t pannier_fill(struct rte_mempool *pool, const struct pannier_frame *frames, struct rte_mbuf **mbufs,
                       uint16_t count)
 {
-    if (rte_pktmbuf_alloc_bulk(pool, mbufs, count) != 0)
-        return 0;
+    uint16_t filled = 0;
+
     for (uint16_t i = 0; i < count; i++) {
-        struct rte_mbuf *mbuf = mbufs[i];
-        if (unlikely(frames[i].length > rte_pktmbuf_tailroom(mbuf))) {
-            if (!fill_chain(pool, &frames[i], mbuf)) {
-                rte_pktmbuf_free_bulk(&mbufs[i], count - i);
-                return i;
-            }
-            continue;
+        struct rte_mbuf *mbuf = frames[i].mbuf;
+        if (mbuf == NULL) {
+            mbuf = copy(pool, &frames[i]);
+            if (mbuf == NULL)
+                continue;
+        } else {
+            mbuf->data_off = frames[i].bytes - (const uint8_t *)mbuf->buf_addr;
+            mbuf->data_len = frames[i].length;
+            mbuf->pkt_len = frames[i].length;
+            mbuf->ol_flags = 0;
         }
-        mbuf->data_len = frames[i].length;
-        mbuf->pkt_len = frames[i].length;
-        rte_memcpy(rte_pktmbuf_mtod(mbuf, void *), frames[i].bytes, frames[i].length);
+        mbufs[filled++] = mbuf;
     }
-    return count;
+    return filled;
 }
 
 uint16_t pannier_tx_burst(uint16_t port, struct rte_mbuf **mbufs, uint16_t count)

@@ -30,23 +30,41 @@ void pannier_log_first(char *line, size_t size);
  * for any address. `chains` tells whether frames to send may be chains. Returns 0 or a negative error number. */
 int pannier_start(uint16_t port, struct rte_mempool *pool, uint16_t descriptors, bool *chains);
 
-/* Bytes in one piece. */
-struct pannier_bytes {
-    const uint8_t *bytes;
-    /* How many there are. */
-    uint32_t length;
+/* An mbuf, or one of a chain. */
+struct pannier_piece {
+    struct rte_mbuf *mbuf;
+    uint8_t *bytes;
+    uint16_t length;
+    /* Bytes of the mbuf in front of these and behind them that may be used by whoever keeps it. Both are 0 where it may
+     * not be kept: it is in a chain or from another pool, somebody else has it too, or too few are left. */
+    uint16_t before;
+    uint16_t behind;
     /* Of how many more pieces the frame consists. */
-    uint32_t more;
+    uint16_t more;
 };
 
-/* rte_eth_rx_burst on queue 0. `pieces` gets the first piece of each frame, on its way into the cache. */
-uint16_t pannier_rx_burst(uint16_t port, struct rte_mbuf **mbufs, struct pannier_bytes *pieces, uint16_t most);
+/* rte_eth_rx_burst on queue 0. `pieces` gets the first piece of each frame, on its way into the cache. Mbufs may be kept
+ * while `pool` has more than `reserve` left, not counting those in threads' caches. */
+uint16_t pannier_rx_burst(uint16_t port, struct rte_mempool *pool, uint32_t reserve, struct pannier_piece *pieces,
+                          uint16_t most);
 
-/* The mbuf behind `mbuf` in its chain and its bytes; NULL behind the last. */
-struct rte_mbuf *pannier_next(const struct rte_mbuf *mbuf, struct pannier_bytes *piece);
+/* Goes on to the piece behind `piece`, which must not be the last. */
+void pannier_next(struct pannier_piece *piece);
 
-/* Copies frames into fresh mbufs, in chains where one is too short. Returns how many the pool had room for. */
-uint16_t pannier_fill(struct rte_mempool *pool, const struct pannier_bytes *frames, struct rte_mbuf **mbufs,
+/* Gives an mbuf, with all that follow in its chain, back to its pool. */
+void pannier_free(struct rte_mbuf *mbuf);
+
+/* A frame to send. */
+struct pannier_frame {
+    /* The mbuf that it lies in, alone, or NULL. */
+    struct rte_mbuf *mbuf;
+    const uint8_t *bytes;
+    uint32_t length;
+};
+
+/* Makes mbufs of frames: those that they lie in, else fresh ones that they are copied into, in chains where one is too
+ * short. Returns how many there are: frames for which the pool has no mbuf are left out. */
+uint16_t pannier_fill(struct rte_mempool *pool, const struct pannier_frame *frames, struct rte_mbuf **mbufs,
                       uint16_t count);
 
 /* rte_eth_tx_burst on queue 0. */

@@ -41,18 +41,39 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct pannier_bytes {
-    pub bytes: *const u8,
-    pub length: u32,
-    pub more: u32,
+pub struct pannier_piece {
+    pub mbuf: *mut rte_mbuf,
+    pub bytes: *mut u8,
+    pub length: u16,
+    pub before: u16,
+    pub behind: u16,
+    pub more: u16,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of pannier_bytes"][::core::mem::size_of::<pannier_bytes>() - 16usize];
-    ["Alignment of pannier_bytes"][::core::mem::align_of::<pannier_bytes>() - 8usize];
-    ["Offset of field: pannier_bytes::bytes"][::core::mem::offset_of!(pannier_bytes, bytes) - 0usize];
-    ["Offset of field: pannier_bytes::length"][::core::mem::offset_of!(pannier_bytes, length) - 8usize];
-    ["Offset of field: pannier_bytes::more"][::core::mem::offset_of!(pannier_bytes, more) - 12usize];
+    ["Size of pannier_piece"][::core::mem::size_of::<pannier_piece>() - 24usize];
+    ["Alignment of pannier_piece"][::core::mem::align_of::<pannier_piece>() - 8usize];
+    ["Offset of field: pannier_piece::mbuf"][::core::mem::offset_of!(pannier_piece, mbuf) - 0usize];
+    ["Offset of field: pannier_piece::bytes"][::core::mem::offset_of!(pannier_piece, bytes) - 8usize];
+    ["Offset of field: pannier_piece::length"][::core::mem::offset_of!(pannier_piece, length) - 16usize];
+    ["Offset of field: pannier_piece::before"][::core::mem::offset_of!(pannier_piece, before) - 18usize];
+    ["Offset of field: pannier_piece::behind"][::core::mem::offset_of!(pannier_piece, behind) - 20usize];
+    ["Offset of field: pannier_piece::more"][::core::mem::offset_of!(pannier_piece, more) - 22usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct pannier_frame {
+    pub mbuf: *mut rte_mbuf,
+    pub bytes: *const u8,
+    pub length: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of pannier_frame"][::core::mem::size_of::<pannier_frame>() - 24usize];
+    ["Alignment of pannier_frame"][::core::mem::align_of::<pannier_frame>() - 8usize];
+    ["Offset of field: pannier_frame::mbuf"][::core::mem::offset_of!(pannier_frame, mbuf) - 0usize];
+    ["Offset of field: pannier_frame::bytes"][::core::mem::offset_of!(pannier_frame, bytes) - 8usize];
+    ["Offset of field: pannier_frame::length"][::core::mem::offset_of!(pannier_frame, length) - 16usize];
 };
 unsafe extern "C" {
     pub fn rte_eal_hotplug_add(
@@ -68,7 +89,6 @@ unsafe extern "C" {
     pub fn rte_strerror(errnum: ::core::ffi::c_int) -> *const ::core::ffi::c_char;
     pub fn rte_thread_register() -> ::core::ffi::c_int;
     pub fn rte_thread_unregister();
-    pub fn rte_mempool_free(mp: *mut rte_mempool);
     pub fn rte_mempool_avail_count(mp: *const rte_mempool) -> ::core::ffi::c_uint;
     pub fn rte_pktmbuf_pool_create(
         name: *const ::core::ffi::c_char,
@@ -78,7 +98,6 @@ unsafe extern "C" {
         data_room_size: u16,
         socket_id: ::core::ffi::c_int,
     ) -> *mut rte_mempool;
-    pub fn rte_pktmbuf_free_bulk(mbufs: *mut *mut rte_mbuf, count: ::core::ffi::c_uint);
     pub fn rte_eth_dev_stop(port_id: u16) -> ::core::ffi::c_int;
     pub fn rte_eth_dev_close(port_id: u16) -> ::core::ffi::c_int;
     pub fn rte_eth_promiscuous_disable(port_id: u16) -> ::core::ffi::c_int;
@@ -99,14 +118,16 @@ unsafe extern "C" {
     ) -> ::core::ffi::c_int;
     pub fn pannier_rx_burst(
         port: u16,
-        mbufs: *mut *mut rte_mbuf,
-        pieces: *mut pannier_bytes,
+        pool: *mut rte_mempool,
+        reserve: u32,
+        pieces: *mut pannier_piece,
         most: u16,
     ) -> u16;
-    pub fn pannier_next(mbuf: *const rte_mbuf, piece: *mut pannier_bytes) -> *mut rte_mbuf;
+    pub fn pannier_next(piece: *mut pannier_piece);
+    pub fn pannier_free(mbuf: *mut rte_mbuf);
     pub fn pannier_fill(
         pool: *mut rte_mempool,
-        frames: *const pannier_bytes,
+        frames: *const pannier_frame,
         mbufs: *mut *mut rte_mbuf,
         count: u16,
     ) -> u16;

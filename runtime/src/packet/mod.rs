@@ -1,6 +1,8 @@
 //! Packets: a frame with room before and behind it, the unit that rides behind the frame, and where they come
 //! from. Buffers come from a [`Pool`] and go back to it, so that no packet costs an allocation.
 
+#[cfg_attr(not(any(test, feature = "dpdk")), expect(dead_code, reason = "only ports of DPDK lend buffers"))]
+mod buffer;
 mod pool;
 
 use std::ops::{Deref, DerefMut};
@@ -9,6 +11,9 @@ pub use pool::{Depot, Pool};
 
 use crate::clock::Nanos;
 use crate::limits::{BUFFER, HEADROOM};
+use buffer::Buffer;
+#[cfg(any(test, feature = "dpdk"))]
+pub(crate) use buffer::{Lender, Lent, Loan};
 
 /// Which way a packet passes the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -74,14 +79,15 @@ pub struct Meta {
 /// ```text
 /// | headroom | frame ......... | unit ...... | tailroom |
 /// ```
-/// A packet passes through many hands, so it is a pointer: moving it moves nothing else.
+/// A packet passes through many hands, so it is a pointer: moving it moves nothing else. The bytes are in memory of the
+/// packet's own, or in a buffer that a port has lent it; what outgrows that moves to the own memory.
 #[derive(Debug, Default)]
 pub struct Packet(Box<Body>);
 
 /// What a [`Packet`] points to.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
-    bytes: Vec<u8>,
+    bytes: Buffer,
     start: usize,
     /// Where the unit starts: the end of the frame.
     end: usize,
@@ -127,15 +133,37 @@ impl Packet {
     /// A packet whose buffer most frames and units fit into: buffers that differ in size would grow for a long time,
     /// each when it first meets a large frame.
     fn roomy() -> Self {
-        Packet(Box::new(Body { bytes: Vec::with_capacity(BUFFER), ..Body::default() }))
+        Packet(Box::new(Body { bytes: Buffer::with_capacity(BUFFER), ..Body::default() }))
     }
 
-    fn reset(&mut self) {
+    /// Empties the packet.
+    pub(crate) fn reset(&mut self) {
         // What an earlier frame left in the headroom stays there: `push_front` overwrites it with zeros.
-        self.bytes.resize(HEADROOM, 0);
+        self.bytes.resize(HEADROOM);
         self.start = HEADROOM;
         self.end = HEADROOM;
         self.meta = Meta::default();
+    }
+
+    /// Lets the frame lie in a buffer that is lent, `length` bytes behind [`HEADROOM`], in place of all that the packet
+    /// held.
+    #[cfg(any(test, feature = "dpdk"))]
+    #[inline]
+    pub(crate) fn borrow(&mut self, lent: Lent, length: usize, time: Nanos) {
+        let body = &mut *self.0;
+        body.bytes.borrow(lent, HEADROOM + length);
+        (body.start, body.end) = (HEADROOM, HEADROOM + length);
+        body.meta = Meta { time, ..Meta::default() };
+    }
+
+    /// Takes the buffer out that the frame lies in, if `lender` has lent it. The packet is empty then.
+    #[cfg(any(test, feature = "dpdk"))]
+    #[inline]
+    pub(crate) fn take_loan(&mut self, lender: &'static Lender) -> Option<Loan> {
+        let body = &mut *self.0;
+        let loan = body.bytes.is_lent_by(lender).then(|| body.bytes.end_loan())?;
+        (body.start, body.end) = (0, 0);
+        loan
     }
 
     /// The frame's bytes.
@@ -185,7 +213,7 @@ impl Packet {
     pub fn resize(&mut self, len: usize) {
         let body = &mut *self.0;
         body.bytes.truncate(body.end);
-        body.bytes.resize(body.start + len, 0);
+        body.bytes.resize(body.start + len);
         body.end = body.bytes.len();
     }
 
@@ -205,7 +233,7 @@ impl Packet {
 /// Appends to the frame of a [`Packet`].
 #[derive(Debug)]
 pub struct FrameWriter<'a> {
-    bytes: &'a mut Vec<u8>,
+    bytes: &'a mut Buffer,
 }
 
 impl FrameWriter<'_> {

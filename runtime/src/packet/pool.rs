@@ -59,6 +59,13 @@ impl Pool {
     /// [`Pool::take`] for many.
     pub fn take_many(&mut self, count: usize, burst: &mut Vec<Packet>) {
         let first = burst.len();
+        self.take_used(count, burst);
+        burst[first..].iter_mut().for_each(Packet::reset);
+    }
+
+    /// Appends `count` packets to `burst` that hold whatever they held before, for those who replace all of it.
+    pub(crate) fn take_used(&mut self, count: usize, burst: &mut Vec<Packet>) {
+        let first = burst.len();
         if self.free.is_empty() {
             self.refill();
         }
@@ -66,7 +73,6 @@ impl Pool {
         while burst.len() < first + count {
             burst.push(self.take()); // the free ones were too few
         }
-        burst[first..].iter_mut().for_each(Packet::reset);
     }
 
     /// A copy of `packet`, bytes and meta.
@@ -78,9 +84,10 @@ impl Pool {
         copy
     }
 
-    /// Takes a packet back. Buffers that no frame with its unit needs (parts of a state) are not kept.
-    pub fn give(&mut self, packet: Packet) {
-        if packet.bytes.capacity() <= LARGEST_BUFFER {
+    /// Takes a packet back. Buffers that were lent go back to where they came from; those that no frame with its unit needs
+    /// (parts of a state) are not kept.
+    pub fn give(&mut self, mut packet: Packet) {
+        if packet.settle() {
             self.free.push(packet);
             if self.free.len() >= CRATE && self.depot.is_some() {
                 self.put_away();
@@ -90,7 +97,7 @@ impl Pool {
 
     /// Takes all packets of `burst` back, as [`Pool::give`] does.
     pub fn give_all(&mut self, burst: &mut Vec<Packet>) {
-        burst.retain(|packet| packet.bytes.capacity() <= LARGEST_BUFFER);
+        burst.retain_mut(Packet::settle);
         self.free.append(burst);
         if self.free.len() >= CRATE && self.depot.is_some() {
             self.put_away();
@@ -116,6 +123,17 @@ impl Pool {
             let empty = crates.empty.pop().unwrap_or_else(|| Vec::with_capacity(CRATE));
             crates.full.push(mem::replace(&mut self.free, empty));
         }
+    }
+}
+
+impl Packet {
+    /// Gives back what was lent. Returns whether a pool should keep the rest.
+    fn settle(&mut self) -> bool {
+        if let Some(loan) = self.bytes.end_loan() {
+            drop(loan);
+            (self.start, self.end) = (0, 0);
+        }
+        self.bytes.own_capacity() <= LARGEST_BUFFER
     }
 }
 

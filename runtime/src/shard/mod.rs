@@ -25,7 +25,7 @@ pub use place::{Place, Told};
 pub use worker::{Actor, Clock, Idle, Turn, Worker, cores, take_turn, tell_panics_briefly};
 
 /// Packets that a lane takes from a link in one turn.
-const BURST: usize = 32;
+const BURST: usize = 64;
 
 /// How often a shard lets time pass for its lanes, in nanoseconds.
 const TICK_EVERY: Nanos = 100_000;

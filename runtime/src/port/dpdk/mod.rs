@@ -6,9 +6,10 @@
 //! and buffers of its own. Memory comes from huge pages where 64 MiB of them are free, else from 512 MiB of plain
 //! memory. Network cards on the PCI bus are not looked for: DPDK would take them from the kernel.
 //!
-//! Frames are copied between DPDK's buffers and those of packets. A packet's buffer then belongs to the
-//! [pool](crate::packet::Pool) alone, can grow, and may wait for its commit as long as it has to, without a driver
-//! running out of buffers.
+//! Frames are not copied: a packet has the buffer that its frame arrived in, which is sent as it is by whatever port of
+//! DPDK the packet leaves, and else goes back to its pool. Copied are frames that come in chains of buffers, frames of other
+//! ports, what outgrows its buffer, and all that arrives while a port has few buffers left, since packets may wait for
+//! their commit: so neither the driver nor what is to be sent ever waits for packets that wait for others.
 //!
 //! A frame of more than 2,048 bytes is a chain of buffers. It arrives whole, but is sent only by drivers that say they
 //! can: `net_ring` does, `net_pcap` does not.
@@ -20,6 +21,9 @@
 
 mod eal;
 mod ethdev;
+mod mempool;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::CString;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,7 +32,7 @@ use super::{Device, DevicePort, Port, PortContext, PortError, PortSpec, PortStat
 use crate::clock::Nanos;
 use crate::limits::MAX_FRAME;
 use crate::packet::Packet;
-use ethdev::{BUFFERS, BUFFERS_ALLOWED, BURST, Ethdev, Sent};
+use ethdev::{BUFFERS, BUFFERS_ALLOWED, BURST, Ethdev, Received, Sent};
 
 /// Addresses and type: what every Ethernet frame begins with (IEEE 802.3, 3.1.1).
 const SHORTEST: usize = 14;
@@ -51,24 +55,7 @@ impl Trouble {
 /// # Errors
 /// DPDK does not start, has no memory or no such driver, or the driver refuses its options.
 pub(super) fn open(spec: &PortSpec) -> Result<Device, PortError> {
-    if spec.name.is_empty() {
-        return Err(spec.error("no device is named", "name one, as in dpdk:net_null0"));
-    }
-    let buffers = spec.number("buffers", BUFFERS)?;
-    if !BUFFERS_ALLOWED.contains(&buffers) {
-        let (least, most) = BUFFERS_ALLOWED.into_inner();
-        return Err(
-            spec.error(format!("buffers is {buffers}"), format!("give a number from {least} to {most}"))
-        );
-    }
-    let options = spec.options.iter().filter(|(name, _)| *name != "buffers");
-    let options: Vec<String> = options.map(|(name, value)| format!("{name}={value}")).collect();
-    let c_string =
-        |text: String| CString::new(text).map_err(|_| spec.error("its name has a zero byte", "leave it out"));
-    let (device, options) = (c_string(spec.name.clone())?, c_string(options.join(","))?);
-    let ethdev = Ethdev::open(device, &options, buffers)
-        .map_err(|trouble| spec.error(trouble.problem, trouble.way_out))?;
-    Ok(Box::new(Dpdk { name: spec.text().to_owned(), ethdev, stats: PortStats::default() }))
+    Ok(Box::new(Dpdk::open(spec)?))
 }
 
 /// A port of DPDK.
@@ -103,17 +90,13 @@ impl Port for Dpdk {
     }
 
     fn tx_burst(&mut self, context: &mut PortContext<'_>, burst: &mut Vec<Packet>) -> Result<(), PortError> {
-        let longest = self.ethdev.longest();
-        for packets in burst.chunks(BURST) {
-            let good = packets.iter().filter(|packet| refusal(packet, longest).is_none());
-            let Sent { given, filled, taken } = self.ethdev.send(good.map(Packet::frame));
+        let drops = &mut self.stats.send_drops;
+        for packets in burst.chunks_mut(BURST) {
+            let Sent { given, filled, taken } =
+                self.ethdev.send(packets, |length| drops.count(refusal(length)));
             self.stats.sent += taken as u64;
-            let drops = &mut self.stats.send_drops;
             drops.count_many("no_buffer", (given - filled) as u64);
             drops.count_many("ring_full", (filled - taken) as u64);
-            if given < packets.len() {
-                packets.iter().filter_map(|packet| refusal(packet, longest)).for_each(|why| drops.count(why));
-            }
         }
         context.pool.give_all(burst);
         Ok(())
@@ -121,22 +104,38 @@ impl Port for Dpdk {
 }
 
 impl Dpdk {
+    fn open(spec: &PortSpec) -> Result<Self, PortError> {
+        if spec.name.is_empty() {
+            return Err(spec.error("no device is named", "name one, as in dpdk:net_null0"));
+        }
+        let buffers = spec.number("buffers", BUFFERS)?;
+        if !BUFFERS_ALLOWED.contains(&buffers) {
+            let (least, most) = BUFFERS_ALLOWED.into_inner();
+            return Err(
+                spec.error(format!("buffers is {buffers}"), format!("give a number from {least} to {most}"))
+            );
+        }
+        let options = spec.options.iter().filter(|(name, _)| *name != "buffers");
+        let options: Vec<String> = options.map(|(name, value)| format!("{name}={value}")).collect();
+        let c_string = |text: String| {
+            CString::new(text).map_err(|_| spec.error("its name has a zero byte", "leave it out"))
+        };
+        let (device, options) = (c_string(spec.name.clone())?, c_string(options.join(","))?);
+        let ethdev = Ethdev::open(device, &options, buffers)
+            .map_err(|trouble| spec.error(trouble.problem, trouble.way_out))?;
+        Ok(Dpdk { name: spec.text().to_owned(), ethdev, stats: PortStats::default() })
+    }
+
     /// Takes one burst of the driver's, and returns how many frames it had.
     fn receive(&mut self, most: usize, context: &mut PortContext<'_>, burst: &mut Vec<Packet>) -> usize {
-        let received = self.ethdev.receive(most);
-        let count = received.len();
-        if count == 0 {
-            return 0;
-        }
-        let (first, time) = (burst.len(), now());
-        context.pool.take_many(count, burst);
-        for (packet, pieces) in burst[first..].iter_mut().zip(received.frames()) {
-            packet.fill_frame(|frame| pieces.for_each(|piece| frame.put(piece)));
-            packet.meta.time = time;
-        }
-        for packet in burst.extract_if(first.., |packet| refusal(packet, MAX_FRAME).is_some()) {
-            self.stats.receive_drops.count(refusal(&packet, MAX_FRAME).unwrap_or_default());
-            context.pool.give(packet);
+        let first = burst.len();
+        let Received { count, is_odd } = self.ethdev.receive(most, context.pool, burst, now);
+        if is_odd {
+            let is_wrong = |packet: &mut Packet| !(SHORTEST..=MAX_FRAME).contains(&packet.frame().len());
+            for packet in burst.extract_if(first.., is_wrong) {
+                self.stats.receive_drops.count(refusal(packet.frame().len()));
+                context.pool.give(packet);
+            }
         }
         count
     }
@@ -161,13 +160,10 @@ impl DevicePort for Dpdk {
     }
 }
 
-/// Why a frame is not passed on.
-fn refusal(packet: &Packet, longest: usize) -> Option<&'static str> {
-    match packet.frame().len() {
-        ..SHORTEST => Some("not_ethernet"),
-        length if length > longest => Some("longer_than_port_takes"),
-        _ => None,
-    }
+/// Why a frame of this length is not passed on.
+#[cold]
+fn refusal(length: usize) -> &'static str {
+    if length < SHORTEST { "not_ethernet" } else { "longer_than_port_takes" }
 }
 
 /// Nanoseconds since the Unix epoch.
