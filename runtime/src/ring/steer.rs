@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 /// function gives the flow another face on one side, it says itself what both sides share ([`Nf::steer`](crate::Nf::steer)).
 ///
 /// Else a flow's lane follows from the bits that choose the partition of a row with the flow as its key
-/// ([`Flow::canonical`]): rows of a lane's flows lie in partitions that other lanes leave alone, where the number of lanes
+/// ([`Flow::ordered`]): rows of a lane's flows lie in partitions that other lanes leave alone, where the number of lanes
 /// divides that of partitions.
 pub fn steer(packet: &mut Packet, plan: &Plan, nfs: &[Arc<dyn AnyNf>]) {
     let lanes = plan.lanes;
@@ -21,7 +21,7 @@ pub fn steer(packet: &mut Packet, plan: &Plan, nfs: &[Arc<dyn AnyNf>]) {
         let direction = packet.meta.direction;
         let hash = Flow::parse(packet.frame()).map_or(0, |flow| {
             let hint = nfs.iter().find_map(|nf| nf.steer_by(&flow, direction));
-            hint.unwrap_or_else(|| spread(hash_bytes(plan.layout.hash_seed, flow.canonical().as_bytes())))
+            hint.unwrap_or_else(|| spread(hash_bytes(plan.layout.hash_seed, flow.ordered().0.as_bytes())))
         });
         packet.meta.lane = ((u64::from(hash) * lanes as u64) >> 32) as u8;
     }

@@ -138,13 +138,6 @@ impl Flow {
         (if is_first { self } else { self.reverse() }, is_first)
     }
 
-    /// The smaller of the two directions: one key for both.
-    #[inline]
-    #[must_use]
-    pub fn canonical(self) -> Flow {
-        self.min(self.reverse())
-    }
-
     /// The flow with its ports zeroed: the same for all fragments of an IPv4 datagram.
     #[must_use]
     pub fn without_ports(self) -> Flow {
