@@ -75,6 +75,11 @@ impl Harness {
         let beginning = self.work.begin();
         let mut txn = Txn::new(&mut self.work, &mut self.pool, &*self.state, self.now);
         let verdict = self.nf.run(&mut Frame::new(&mut packet), &*self.state, &mut txn);
+        if self.work.conflicted() {
+            self.work.abort(&beginning, &mut self.pool);
+            self.commit(); // the unit had no room left
+            return self.run(direction, frame);
+        }
         let wrote = self.work.writes.delta_bytes() != before && verdict.is_ok();
         match verdict {
             Ok(_) => self.work.keep(),

@@ -48,7 +48,7 @@ pub struct NodeStats {
     pub forwarded: u64,
     /// Frames that it dropped, by reason.
     pub drops: Reasons,
-    /// Transactions that gave way to another lane's, and ran again.
+    /// Transactions that ran again: they gave way to another lane's, or found no room in their unit.
     pub conflicts: u64,
     /// Frames that it made itself.
     pub generated: u64,

@@ -118,7 +118,7 @@ impl Plan {
     }
 
     /// Bytes of delta that one transaction may write. A unit has at most f records (older ones have reached their
-    /// tail), each at most two such deltas long: a burst is closed once one is full.
+    /// tail), each at most two such deltas long: so a burst of small transactions has room although a large one may follow.
     pub fn delta_limit(&self) -> usize {
         // Without replication nothing travels, and only the format's own bound is left.
         let link = if self.f == 0 { crate::limits::MAX_UNIT } else { self.limits.mtu };

@@ -10,7 +10,7 @@
 //! settled first, under claims that can be refused; and where something is claimed already, a merge is an update. So it is
 //! for a shard that is alone: there is nobody to spare a wait.
 
-use super::{Abort, Txn, TxnResult, Workspace, number, rows_of};
+use super::{Txn, TxnResult, Workspace, number, rows_of};
 use crate::state::{AnyState, AnyTable, Change, NEVER, Place, Plain, Table};
 
 /// A value that others can be merged into: a counter, a maximum, a set of flags.
@@ -102,14 +102,6 @@ impl Txn<'_> {
     pub(super) fn settle(&mut self) -> TxnResult<()> {
         self.work.claim_all(self.work.writes.written(), true)?;
         self.work.writes.settle(self.state, &self.work.held);
-        Ok(())
-    }
-
-    pub(super) fn check_size(&mut self) -> TxnResult<()> {
-        if self.work.writes.delta_bytes() > self.ceiling {
-            self.work.failed = Some(Abort::TOO_LARGE);
-            return Err(Abort::TOO_LARGE);
-        }
         Ok(())
     }
 }

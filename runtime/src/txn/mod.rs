@@ -38,7 +38,8 @@ pub struct Abort {
 impl Abort {
     /// The table takes no new keys.
     pub const TABLE_FULL: Abort = Abort { reason: "table_full" };
-    /// Another transaction has what this one asked for: it is undone and runs again, from the frame's original bytes.
+    /// Another transaction has what this one asked for, or the open unit has no room for what it wrote: it is undone and runs
+    /// again, from the frame's original bytes.
     pub const CONFLICT: Abort = Abort { reason: "conflict" };
     /// The transaction wrote more than a unit can carry on a link of this MTU.
     pub const TOO_LARGE: Abort = Abort { reason: "transaction_too_large" };
@@ -371,6 +372,19 @@ impl<'a> Txn<'a> {
         let change = Change { table: number, key: key.as_bytes(), value, expires };
         self.work.writes.write(spot.entry, &change, spot.place, size_of::<V>(), spot.stored);
         self.check_size()
+    }
+
+    /// Refuses what the open unit has no room for, or no unit.
+    #[inline]
+    fn check_size(&mut self) -> TxnResult<()> {
+        let bytes = self.work.writes.delta_bytes();
+        let abort = match () {
+            () if bytes > self.ceiling => Abort::TOO_LARGE,
+            () if bytes > self.work.room() => Abort::CONFLICT, // the next unit has room
+            () => return Ok(()),
+        };
+        self.work.failed = Some(abort);
+        Err(abort)
     }
 
     /// Claims a partition, to read or also to write. What is pending is settled first.

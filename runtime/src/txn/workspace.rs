@@ -94,13 +94,23 @@ impl Workspace {
         self.failed == Some(Abort::CONFLICT)
     }
 
+    /// Whether the open unit is sure to have room for a transaction that writes `bytes` of delta, or as much as one may.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+        self.writes.delta_bytes() + bytes.min(self.delta_limit) <= self.room()
+    }
+
+    /// Bytes of delta that fit into a unit: two of the largest transactions.
+    pub(super) fn room(&self) -> usize {
+        2 * self.delta_limit
+    }
+
     /// Whether transactions may have to run again.
     pub fn may_conflict(&self) -> bool {
         #[cfg(feature = "simulation")]
         if self.conflicts.is_some() {
             return true;
         }
-        self.held.is_shared()
+        self.held.is_shared() || !self.has_room_for(self.delta_limit)
     }
 
     /// Claims a partition for the running transaction, to read or also to write.

@@ -36,6 +36,8 @@ pub(super) struct Core {
     pub(super) incarnation: Incarnation,
     pub(super) plan: Plan,
     pub(super) nfs: Arc<[Arc<dyn AnyNf>]>,
+    /// Bytes of delta that a transaction of this node is expected to write at most.
+    pub(super) largest: usize,
     /// By stage; `None` where this node holds no replica, or has not got it yet.
     pub(super) stores: Box<[Option<Store>]>,
     /// Several shards run the lanes.
@@ -53,6 +55,7 @@ impl Core {
             incarnation: self.incarnation,
             plan: self.plan,
             nfs: Arc::clone(&self.nfs),
+            largest: self.largest,
             stores,
             shared: AtomicBool::new(false),
             applied: News::default(),

@@ -88,6 +88,7 @@ impl Node {
             index,
             incarnation: view.members[index].incarnation,
             plan,
+            largest: nfs.get(index).map_or(0, |nf| nf.largest_delta_in(&layout)),
             stores: (0..plan.stages()).map(store).collect(),
             nfs,
             shared: AtomicBool::new(false),

@@ -33,6 +33,52 @@ fn a_network_function_that_ignores_an_overflow_commits_nothing() {
     assert_eq!(node.store(0).map(Store::versions), Some(crate::dependency::Vector::default()));
 }
 
+/// Counts in the first row, and writes as many others as the frame's first byte says; edits the frame before each.
+fn several(frame: &mut crate::nf::Frame<'_>, state: &Wide, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+    txn.update(&state.rows, 0, |old| old.map_or([1; 64], |bytes| bytes.map(|byte| byte + 1)))?;
+    let serial = u32::from_le_bytes(frame.bytes()[2..6].try_into().expect("four bytes"));
+    for row in 1..=u64::from(frame.bytes()[0]) {
+        frame.bytes_mut()[1] += 1;
+        txn.put(&state.rows, u64::from(serial) << 8 | row, [frame.bytes()[1]; 64])?;
+    }
+    Ok(Verdict::Forward)
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_transaction_that_finds_no_room_runs_again_in_the_next_unit(
+        sizes in proptest::collection::vec(0u8..18, 1..60), mtu in 3_300usize..9_000,
+    ) {
+        // Goal: units are as full as links allow, and nothing is lost, done twice or too long for a link. Method: bursts of
+        // transactions of any size up to the bound, of which more is written than is expected.
+        let mut plan = plan(1, 1);
+        (plan.limits.mtu, plan.unit_frames) = (mtu, 64);
+        let nfs: Arc<[Arc<dyn AnyNf>]> = Arc::new([Arc::new(nf(several)) as Arc<dyn AnyNf>]);
+        let mut ring = Ring::new(plan);
+        let view = Orchestrator::new(&plan).view().clone();
+        ring.nodes = (0..2).map(|i| Node::new(i, plan, Arc::clone(&nfs), view.clone())).collect();
+        let burst = sizes.iter().enumerate().map(|(serial, size)| frame(*size, 0, serial as u32, 6));
+        ring.accept(0, burst.collect());
+        let units = ring.nodes[0].stats().units_sent as usize;
+        ring.settle();
+        let mut edited: Vec<&[u8]> = ring.released.iter().map(Packet::frame).collect();
+        edited.sort_by_key(|frame| frame[2]);
+        proptest::prop_assert!(edited.iter().map(|frame| (frame[0], frame[1])).eq(sizes.iter().map(|n| (*n, *n))));
+        for node in &ring.nodes {
+            let rows = node.store(0).and_then(|store| store.state.downcast::<Wide>()).map(|state| state.rows.rows());
+            let others = (0u64..).zip(&sizes).flat_map(|(serial, n)| (1..=*n).map(move |row| (serial, row)));
+            let others = others.map(|(serial, row)| (serial << 8 | u64::from(row), [row; 64]));
+            let mut expected: Vec<_> = std::iter::once((0, [sizes.len() as u8; 64])).chain(others).collect();
+            expected.sort_by_key(|(key, _)| key.to_le_bytes());
+            proptest::prop_assert_eq!(rows, Some(expected));
+        }
+        proptest::prop_assert!(ring.longest <= mtu, "{} bytes", ring.longest);
+        let written: usize = sizes.iter().map(|n| 81 * usize::from(*n)).sum();
+        let (room, largest) = (2 * plan.delta_limit(), 81 * 18);
+        proptest::prop_assert!(units <= 1 + written / (room - largest), "{units} units for {written} bytes");
+    }
+}
+
 #[test]
 fn the_end_of_time_takes_no_row_that_never_expires() {
     // Goal: one damaged timestamp does not wipe the state. Method: packets and ticks at the last moment there is.
