@@ -11,6 +11,9 @@ use crate::ring::store::Status;
 use crate::state::Held;
 use crate::txn::delta;
 
+/// How often a lane looks in one turn whether another has applied what it waits for: for some microseconds.
+const LOOKS: u32 = 64;
+
 /// What became of a packet's unit.
 pub(super) enum Outcome {
     /// It is applied; `news` says that some of it was not here before.
@@ -141,33 +144,47 @@ impl Lane {
     }
 
     /// Tries the waiting packets again where something was applied meanwhile, by this lane or another, until none is
-    /// ready. What others apply in the course of that is for the next turn: they may never pause, and a turn must end.
+    /// ready. Lanes that write one partition wait for each other in turn, and mostly for a moment only: so they wait for it
+    /// here. But others may never pause, nor ever come, and a turn must end.
     pub(super) fn settle(&mut self, out: &mut Output) {
-        let mut got_on = true;
-        while got_on && self.core.applied.look(&mut self.link.applied_seen) && !self.waiting.is_empty() {
-            got_on = false;
-            let mut stuck = Flows::default();
-            for _ in 0..self.waiting.len() {
-                let Some(packet) = self.waiting.pop_front() else { break };
-                let is_frame = packet.meta.kind == Kind::Frame;
-                if is_frame && stuck.contain(packet.meta.flow) {
+        let mut patience = if self.core.is_shared() { LOOKS } else { 0 };
+        while !self.waiting.is_empty() {
+            if self.core.applied.look(&mut self.link.applied_seen) && self.try_waiting(out) {
+                continue;
+            }
+            if patience == 0 {
+                break;
+            }
+            patience -= 1;
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Tries each waiting packet again, and says whether any was ready.
+    fn try_waiting(&mut self, out: &mut Output) -> bool {
+        let mut got_on = false;
+        let mut stuck = Flows::default();
+        for _ in 0..self.waiting.len() {
+            let Some(packet) = self.waiting.pop_front() else { break };
+            let is_frame = packet.meta.kind == Kind::Frame;
+            if is_frame && stuck.contain(packet.meta.flow) {
+                self.waiting.push_back(packet);
+                continue;
+            }
+            match self.replicate(&packet) {
+                Outcome::Waits => {
+                    if is_frame {
+                        stuck.add(packet.meta.flow);
+                    }
                     self.waiting.push_back(packet);
-                    continue;
                 }
-                match self.replicate(&packet) {
-                    Outcome::Waits => {
-                        if is_frame {
-                            stuck.add(packet.meta.flow);
-                        }
-                        self.waiting.push_back(packet);
-                    }
-                    Outcome::Applied { news } => {
-                        got_on = true;
-                        self.stage(packet, news, out);
-                    }
-                    Outcome::Damaged(damage) => self.refuse(packet, damage.reason(), out),
+                Outcome::Applied { news } => {
+                    got_on = true;
+                    self.stage(packet, news, out);
                 }
+                Outcome::Damaged(damage) => self.refuse(packet, damage.reason(), out),
             }
         }
+        got_on
     }
 }
