@@ -138,7 +138,7 @@ impl Edge {
             return Ok(false);
         }
         let mut context = PortContext { now: now.timer, pool: &mut self.pool };
-        let taken = self.port.rx_burst(BURST * self.lanes.len(), &mut context, &mut self.burst);
+        let taken = self.port.rx_burst(BURST, &mut context, &mut self.burst);
         let entered = self.burst.len();
         if entered > 0 {
             count(&self.state.entered, entered);

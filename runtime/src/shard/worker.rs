@@ -46,8 +46,8 @@ impl Idle {
     pub const SPIN: Idle = Idle { spins: u32::MAX, yields: 0, sleep: Duration::ZERO };
     /// Gives the core away at once, but does not sleep: for several workers on a core.
     pub const YIELD: Idle = Idle { spins: 16, yields: u32::MAX, sleep: Duration::ZERO };
-    /// Sleeps when nothing came for a while.
-    pub const SLEEP: Idle = Idle { spins: 64, yields: 16, sleep: Duration::from_micros(50) };
+    /// Sleeps when nothing came for a while: some tenths of a millisecond, for a sleep lasts longer than a burst.
+    pub const SLEEP: Idle = Idle { spins: 1_000, yields: 16, sleep: Duration::from_micros(50) };
 
     fn rest(self, rounds: u32) {
         if rounds < self.spins {
