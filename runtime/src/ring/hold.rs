@@ -224,7 +224,8 @@ mod tests {
             // with names of any length, let go one by one in any order, beside a plain list.
             let (mut hold, mut left) = (Hold::default(), Vec::new());
             // Of each frame its unit, flow and number; of each unit its name, and whether it may leave.
-            let (mut list, mut units): (Vec<[usize; 3]>, Vec<(Vec<u8>, bool)>) = (Vec::new(), Vec::new());
+            let mut list: Vec<[usize; 3]> = Vec::new();
+            let mut units: Vec<(Vec<u8>, bool)> = Vec::new();
             let mut number = 0usize;
             for (flows, releases, room, ready) in steps {
                 hold.begin_unit();

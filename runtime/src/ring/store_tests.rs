@@ -215,7 +215,7 @@ proptest! {
         came.reset(0);
         came.merge(&RecordView::take(&mut &*bytes).expect("a record's own bytes"), &near);
         if forgets_first {
-            [&mut made, &mut came].map(|record| record.forget_committed(&commit));
+            [&mut made, &mut came].into_iter().for_each(|record| record.forget_committed(&commit));
         }
         let view = RecordView::take(&mut &*other).expect("a record's own bytes");
         let fits = made.fits(&view, &near);
