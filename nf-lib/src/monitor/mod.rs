@@ -118,8 +118,7 @@ impl Merge for Totals {
     }
 }
 
-/// The group of shards that share a row of totals. There is one shard today; where there are more, a shard's group
-/// is its number divided by the sharing level, 1 to 8 shards, and a report adds the groups' rows up.
+/// The group of shards that share a row of totals: all of them. They merge into it, and do not wait for each other.
 const GROUP: u8 = 0;
 
 state! {

@@ -79,7 +79,7 @@ impl<'a> RecordView<'a> {
         Some(RecordView { stage: header[0], bytes, seen, delta, sum: &[] })
     }
 
-    /// Whether the partitions ascend and exist, and none of the rows is of a partition that was not written.
+    /// Whether the partitions ascend and exist, and one of them was written where there are rows.
     pub(super) fn is_sound(&self) -> bool {
         let (mut next, mut ascend, mut written) = (0, true, 0);
         for entry in self.seen.chunks_exact(SEEN) {

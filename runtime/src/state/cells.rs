@@ -12,8 +12,9 @@ use super::claims::Held;
 /// - the tables of a state belong to one store, and the runtime shows them no [`Held`] but that store's: a table that is
 ///   written is a field of its state (`AnyState::own_table`), nothing else is a table (`AnyTable` is sealed), only this
 ///   crate can make a [`Held`], and one that claims nothing is refused while the store is shared;
-/// - a reference that [`Cells::read`] gave out is gone before its lane writes or releases the partition: it reaches the
-///   network function only, which returns before the commit.
+/// - a reference that [`Cells::read`] gave out is gone before its lane writes or releases the partition: outside of this
+///   crate it reaches the network function only, which returns before the commit; the runtime keeps none, and what it merges
+///   is read whole before the commit writes.
 pub(super) struct Cells<T> {
     cells: Box<[UnsafeCell<T>]>,
     /// Other lanes may touch the partitions too.

@@ -5,6 +5,8 @@
 
 pub mod delta;
 mod entry;
+#[cfg(test)]
+mod lanes_tests;
 mod merge;
 #[cfg(test)]
 mod model_tests;
