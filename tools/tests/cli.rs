@@ -55,6 +55,23 @@ fn the_exit_status_says_how_a_run_ended() {
 }
 
 #[test]
+fn the_readme_shows_what_its_command_prints() {
+    // Goal: nobody who tries it finds other numbers. Method: the README's chain, line by line but for the time of the recovery.
+    let chain = configs().join("edge.toml");
+    let output = pannier(&["run", "--write", "/dev/null"]).arg(chain).output().expect("the command starts");
+    let printed = String::from_utf8(output.stdout).expect("text") + &String::from_utf8_lossy(&output.stderr);
+    let readme = std::fs::read_to_string(configs().join("../../README.md")).expect("it is there");
+    let (_, shown) = readme.split_once("```text\n").expect("the first text");
+    let (shown, _) = shown.split_once("```").expect("its end");
+    let timeless = |line: &str| match (line.split_once("after "), line.split_once(" µs ")) {
+        (Some((before, _)), Some((_, behind))) => format!("{before}{behind}"),
+        _ => line.to_owned(),
+    };
+    let lines = |text: &str| text.lines().map(timeless).collect::<Vec<String>>();
+    assert_eq!(lines(&printed), lines(shown));
+}
+
+#[test]
 fn errors_name_the_place_and_the_fix() {
     // Goal: nobody has to guess. Method: a chain file with a misspelt key, and a chain on one line with another.
     let folder = tempfile::tempdir().expect("a folder");

@@ -36,7 +36,8 @@ unsafe fn give_back(mbuf: NonNull<()>) {
     unsafe { sys::pannier_free(mbuf.as_ptr().cast()) }
 }
 
-/// Pools that no port has any more. There are as many as ports were open at once.
+/// Pools that no port has any more. They and those of open ports are as many as ports ever were open at once, or closed with
+/// packets still under way.
 static IDLE: Mutex<Vec<Memory>> = Mutex::new(Vec::new());
 
 /// The memory of a pool. It is never freed: packets have its buffers for as long as they like, and rings that ports share.

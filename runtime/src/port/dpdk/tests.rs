@@ -89,3 +89,23 @@ fn packets_outlive_their_port() {
     let again = [open_null(104, 5_000), open_null(105, 5_000)];
     assert!(again.iter().any(|port| port.ethdev.pool().as_ptr() == first));
 }
+
+#[test]
+fn more_threads_than_dpdk_has_places_for_give_buffers_back() {
+    // Goal: a packet may end on any thread. Method: 200 threads at once, of which DPDK knows 128, each with one packet.
+    let mut port = open_null(106, 4_000);
+    let (all, mut pool) = (port.ethdev.pool().available(), Pool::default());
+    let packets = receive(&mut port, 200, &mut pool);
+    assert_eq!(port.ethdev.pool().available(), all - 200);
+    let together = std::sync::Barrier::new(packets.len());
+    std::thread::scope(|scope| {
+        for packet in packets {
+            let together = &together;
+            scope.spawn(move || {
+                drop(packet);
+                together.wait();
+            });
+        }
+    });
+    assert_eq!(port.ethdev.pool().available(), all);
+}
