@@ -120,7 +120,9 @@ impl Workspace {
     #[inline(always)]
     pub(super) fn claim(&mut self, partition: usize, to_write: bool) -> TxnResult<()> {
         let holds = if to_write { self.held.may_write(partition) } else { self.held.may_read(partition) };
-        let as_usual = holds && self.failed.is_none() && !cfg!(feature = "simulation");
+        #[cfg(feature = "simulation")]
+        let holds = holds && self.conflicts.is_none();
+        let as_usual = holds && self.failed.is_none();
         if as_usual { Ok(()) } else { self.claim_all(PartitionSet::only(partition), to_write) }
     }
 
