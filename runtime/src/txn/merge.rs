@@ -11,7 +11,7 @@
 //! for a shard that is alone: there is nobody to spare a wait.
 
 use super::{Txn, TxnResult, Workspace, number, rows_of};
-use crate::state::{AnyState, AnyTable, Change, NEVER, Place, Plain, Table};
+use crate::state::{AnyState, AnyTable, Change, NEVER, Plain, Table};
 
 /// A value that others can be merged into: a counter, a maximum, a set of flags.
 pub trait Merge: Plain {
@@ -48,14 +48,14 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// As [`Txn::put`].
+    #[inline]
     pub fn merge<K: Plain + Eq, V: Merge>(
         &mut self,
         table: &Table<K, V>,
         key: K,
         operand: V,
     ) -> TxnResult<()> {
-        let place = table.place(&key);
-        if self.work.may_pend() && self.pend(table, place, &key, &operand) {
+        if self.work.may_pend() && self.pend(table, &key, &operand) {
             return self.check_size();
         }
         let merged = |old: Option<V>| match old {
@@ -70,13 +70,9 @@ impl Txn<'_> {
 
     /// Notes an operand. False, and nothing has changed, where the row must be seen: there may be no room for a new one,
     /// what this unit wrote is no operand, or has expired.
-    fn pend<K: Plain + Eq, V: Merge>(
-        &mut self,
-        table: &Table<K, V>,
-        place: Place,
-        key: &K,
-        operand: &V,
-    ) -> bool {
+    #[inline(never)] // a shard that is alone does not come here
+    fn pend<K: Plain + Eq, V: Merge>(&mut self, table: &Table<K, V>, key: &K, operand: &V) -> bool {
+        let place = table.place(key);
         let (writes, number, now) = (&mut self.work.writes, number(table), self.now);
         let expires = table.idle().map_or(NEVER, |idle| now.saturating_add(idle));
         let mut value = *operand;
