@@ -44,10 +44,10 @@ impl Pieces {
             VnetHeader::GSO_UDP => (None, protocol::UDP),
             _ => return Err("super_frame_unknown"),
         };
-        let layers = Layers::parse(frame).map_err(|_| "a super-frame with broken headers")?;
+        let layers = Layers::parse(frame).map_err(|_| "super_frame_broken")?;
         let is_told = layers.protocol() == Some(protocol) && l3.is_none_or(|l3| l3 == layers.l3());
         let payload = layers.payload(frame).filter(|_| is_told && !layers.has_stops_left());
-        let payload = payload.filter(|_| !layers.is_fragment()).ok_or("a super-frame in a tunnel")?;
+        let payload = payload.filter(|_| !layers.is_fragment()).ok_or("super_frame_in_tunnel")?;
         let room = match protocol {
             protocol::TCP => (mtu + layers.l3_offset()).saturating_sub(payload.start),
             _ => usize::MAX,
@@ -91,7 +91,7 @@ impl Pieces {
             writer.put(&frame[chunk]);
         });
         let piece = Piece { number, from, is_last: self.made == self.count };
-        Some(piece.finish(packet.frame_mut(), layers).map_err(|_| "a super-frame with broken headers"))
+        Some(piece.finish(packet.frame_mut(), layers).map_err(|_| "super_frame_broken"))
     }
 }
 

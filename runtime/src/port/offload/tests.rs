@@ -232,13 +232,13 @@ fn what_cannot_be_cut_is_refused_with_its_reason() {
     assert_eq!(pieces(&frame, &good, 1_500).map(|made| made.len()), Ok(3));
     let refused = |header: VnetHeader, mtu| pieces(&frame, &header, mtu).expect_err("it is wrong");
     assert_eq!(refused(VnetHeader { gso_type: 3, ..good }, 1_500), "super_frame_unknown");
-    let in_tunnel = "a super-frame in a tunnel";
+    let in_tunnel = "super_frame_in_tunnel";
     assert_eq!(refused(VnetHeader { gso_type: VnetHeader::GSO_UDP, ..good }, 1_500), in_tunnel);
     assert_eq!(refused(VnetHeader { gso_type: VnetHeader::GSO_TCPV6, ..good }, 1_500), in_tunnel);
     let no_room = "super_frame_impossible";
     assert_eq!(refused(VnetHeader { gso_size: 0.into(), ..good }, 1_500), no_room);
     assert_eq!(refused(good, 40), no_room);
-    assert_eq!(pieces(&frame[..1_000], &good, 1_500), Err("a super-frame with broken headers"));
+    assert_eq!(pieces(&frame[..1_000], &good, 1_500), Err("super_frame_broken"));
     let fragment = builder.fragment(7, 0, true).tcp(1, 2, flags::ACK, &[7; 3_000]);
     assert_eq!(pieces(&fragment, &good, 1_500), Err(in_tunnel));
     let outside = VnetHeader { checksum_start: (frame.len() as u16 - 17).into(), gso_type: 0, ..good };
