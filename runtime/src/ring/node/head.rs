@@ -158,7 +158,8 @@ impl Lane {
     }
 
     /// Runs the network function. Where it meets another lane's transaction, or finds no room in the open unit, it is undone,
-    /// and what was open is closed: so the other can go on, and there is room. Then it runs again, from the frame's original bytes, and waits for what it claims.
+    /// and what was open is closed: so the other can go on, and there is room. Then it runs again, from the frame's original
+    /// bytes, and waits for what it claims.
     fn attempt(&mut self, packet: &mut Packet, out: &mut Output) -> (Beginning, TxnResult<Verdict>) {
         loop {
             let (core, open) = (&self.core, &mut self.open);
@@ -179,8 +180,8 @@ impl Lane {
         }
     }
 
-    /// After a conflict, or where the open unit has no room left: closes what is open, and waits in line. The transaction that runs again is of another unit then,
-    /// which names the one that was closed: the packet's own records may be in it.
+    /// After a conflict, or where the open unit has no room left: closes what is open, and waits in line. The transaction that
+    /// runs again is of another unit then, which names the one that was closed: the packet's own records may be in it.
     fn give_way(&mut self, out: &mut Output) {
         self.stats.conflicts += 1;
         self.close(out);
