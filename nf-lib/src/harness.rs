@@ -73,7 +73,7 @@ impl Harness {
         packet.meta.direction = direction;
         let before = self.work.writes.delta_bytes();
         let beginning = self.work.begin();
-        let mut txn = Txn::new(&mut self.work, &mut self.pool, &*self.state, self.now);
+        let mut txn = Txn::new(&mut self.work, &mut self.pool, self.now);
         let verdict = self.nf.run(&mut Frame::new(&mut packet), &*self.state, &mut txn);
         if self.work.conflicted() {
             self.work.abort(&beginning, &mut self.pool);
@@ -105,7 +105,6 @@ impl Harness {
     /// Commits the open unit.
     pub(crate) fn commit(&mut self) {
         let mut bytes = Vec::new();
-        self.work.settle(&*self.state);
         self.work.writes.encode(&mut bytes);
         delta::check(&*self.state, &bytes, self.work.writes.written()).expect("a head's own delta is sound");
         delta::apply(&mut *self.state, &bytes);
@@ -117,7 +116,7 @@ impl Harness {
     pub(crate) fn sweep(&mut self) {
         self.commit();
         for partition in 0..self.layout.partitions {
-            let mut txn = Txn::new(&mut self.work, &mut self.pool, &*self.state, self.now);
+            let mut txn = Txn::new(&mut self.work, &mut self.pool, self.now);
             self.nf.run_sweep(&*self.state, &mut txn, partition).expect("a sweep fits into its unit");
             self.work.keep();
             self.commit();

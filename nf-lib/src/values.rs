@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use pannier_runtime::Verdict;
 use pannier_runtime::clock::{Nanos, SECOND};
+use pannier_runtime::limits::MAX_LANES;
 use serde::Deserialize;
 use serde::de::value::{I64Deserializer, SeqAccessDeserializer, StrDeserializer};
 use serde::de::{Deserializer, Error, SeqAccess, Unexpected, Visitor};
@@ -48,6 +49,15 @@ pub const MOST_ROWS: u64 = 1 << 32;
 pub fn rows<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     let rows = whole(deserializer, "a number of rows from 1 to 4294967296", 1..=MOST_ROWS)?;
     usize::try_from(rows).map_err(D::Error::custom)
+}
+
+/// A number of lanes, 1 to [`MAX_LANES`]: for fields with `#[serde(deserialize_with = "lanes")]`.
+///
+/// # Errors
+/// It is no whole number in that range.
+pub fn lanes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let lanes = whole(deserializer, "a number of lanes from 1 to 8", 1..=MAX_LANES as u64)?;
+    usize::try_from(lanes).map_err(D::Error::custom)
 }
 
 /// A whole number in a range that `wanted` names.

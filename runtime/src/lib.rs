@@ -35,4 +35,5 @@ pub mod wire;
 
 pub use nf::{AnyNf, Frame, Nf, Verdict, nf};
 pub use packet::{Direction, Packet};
-pub use txn::{Abort, Merge, Peek, Txn, TxnResult};
+pub use state::Merge;
+pub use txn::{Abort, Peek, Txn, TxnResult};

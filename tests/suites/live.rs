@@ -8,6 +8,7 @@ use pannier_chains::ChainStage;
 use pannier_chains::live::{Live, LiveOptions, LiveOutcome, Sides};
 use pannier_nf::monitor::{MonitorConfig, monitor};
 use pannier_runtime::entropy::Entropy;
+use pannier_runtime::limits::MAX_LANES;
 use pannier_runtime::packet::{Packet, Pool};
 use pannier_runtime::port::{Duplex, Faults, Port, PortContext, memory_device};
 use pannier_runtime::ring::Plan;
@@ -186,14 +187,14 @@ state! {
     /// How many packets there were.
     struct Counts {
         /// In all.
-        all: u8 => u64 [1],
+        all: u8 => u64 [MAX_LANES] per_lane,
         /// Of those that also write here, the last.
         last: u8 => u64 [1],
     }
 }
 
-/// Counts each packet without a look at the count; some look before or write something else after that. Packets that ask
-/// take the count along. Each leaves with a number that no other has.
+/// Counts each packet without a look at the count; some look at or write something else besides. Packets that ask take the
+/// count along. Each leaves with a number that no other has.
 fn counts() -> Arc<dyn AnyNf> {
     Arc::new(nf(|frame, state: &Counts, txn| -> TxnResult<Verdict> {
         let bytes = frame.bytes();
@@ -201,7 +202,7 @@ fn counts() -> Arc<dyn AnyNf> {
         let sequence = u64::from_le_bytes(bytes[42..50].try_into().expect("eight bytes"));
         let mut ticket = u64::from(port) << 32 | sequence;
         if port == ASKS {
-            ticket = u64::MAX - txn.get(&state.all, &0)?.unwrap_or(0);
+            ticket = u64::MAX - txn.merged(&state.all, &0)?.unwrap_or(0);
         } else {
             if sequence % 8 == 1 {
                 txn.get(&state.last, &0)?;
@@ -219,7 +220,7 @@ fn counts() -> Arc<dyn AnyNf> {
 
 #[test]
 fn shards_that_merge_into_one_row_lose_nothing() {
-    // Goal: what is merged at the commit is there once, on real threads too. Method: one to four shards count all packets in
+    // Goal: what is merged is there once, and whoever looks sees all of it, on real threads too. Method: one to four shards count all packets in
     // one row; a packet that comes when all have left asks for it, and asks again when the node has been replaced.
     for (shards, unit) in [(1, 32), (2, 1), (2, 32), (4, 8)] {
         let options = LiveOptions { shards, idle: Idle::YIELD, ..LiveOptions::default() };

@@ -162,7 +162,7 @@ fn crc32c_of(bytes: &[u8]) -> u32 {
 
 fn make(kind: &str) -> Arc<dyn AnyNf> {
     match kind {
-        "monitor" => Arc::new(monitor(MonitorConfig { flows: 20, idle: None })),
+        "monitor" => Arc::new(monitor(MonitorConfig { flows: 20, ..MonitorConfig::default() })),
         _ => {
             let udp = toml::Table::from_iter([("udp".to_owned(), toml::Value::Integer(20))]);
             let options =

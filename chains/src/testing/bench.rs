@@ -52,7 +52,7 @@ impl<N: Nf> Bench<'_, N> {
     /// What the network function panicked with.
     pub(super) fn refusing(&self, nf: &N, refuse: Option<usize>) -> Result<Tried, String> {
         let (mut work, mut pool) = (self.before.clone(), Pool::default());
-        let mut txn = Txn::new(&mut work, &mut pool, self.state, self.now);
+        let mut txn = Txn::new(&mut work, &mut pool, self.now);
         refuse.into_iter().for_each(|number| txn.refuse_new_row(number));
         let mut packet = Packet::new(match &self.act {
             Act::Frame(_, bytes) => bytes,

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use pannier_runtime::limits::MAX_LANES;
 use pannier_runtime::state::{Layout, State};
 use pannier_runtime::wire::{Flow, Layers};
 use pannier_runtime::{Abort, Frame, Merge, Nf, Txn, TxnResult, Verdict, state};
@@ -17,7 +18,7 @@ use serde::Deserialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::catalogue::{NfKind, OptionDoc};
-use crate::values::{Seconds, rows};
+use crate::values::{Seconds, lanes, rows};
 
 /// What chain files call `monitor`.
 pub const KIND: NfKind = NfKind {
@@ -29,6 +30,12 @@ pub const KIND: NfKind = NfKind {
             takes: "number of rows, 1 to 4294967296",
             default: Some("65536"),
             help: "flows that are counted on their own; further ones count as untracked",
+        },
+        OptionDoc {
+            name: "sharing",
+            takes: "number of lanes, 1 to 8",
+            default: Some("1"),
+            help: "lanes that share a part of the totals; 1 lets each count on its own, and a look adds up",
         },
         OptionDoc {
             name: "idle",
@@ -47,13 +54,16 @@ pub struct MonitorConfig {
     /// Flows that are counted on their own.
     #[serde(deserialize_with = "rows")]
     pub flows: usize,
+    /// Neighbouring lanes that share a part of the totals.
+    #[serde(deserialize_with = "lanes")]
+    pub sharing: usize,
     /// Seconds without packets after which a flow's row may go; `None` keeps rows.
     pub idle: Option<Seconds>,
 }
 
 impl Default for MonitorConfig {
     fn default() -> Self {
-        MonitorConfig { flows: 65_536, idle: None }
+        MonitorConfig { flows: 65_536, sharing: 1, idle: None }
     }
 }
 
@@ -91,13 +101,6 @@ pub struct FlowCounters {
     pub received: Counter,
 }
 
-impl Merge for FlowCounters {
-    fn merge(&mut self, more: &Self) {
-        self.sent.merge(&more.sent);
-        self.received.merge(&more.received);
-    }
-}
-
 /// Counters of all frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
@@ -118,16 +121,16 @@ impl Merge for Totals {
     }
 }
 
-/// The group of shards that share a row of totals: all of them. They merge into it, and do not wait for each other.
-const GROUP: u8 = 0;
+/// The key of the totals: there is one row, in parts.
+const ALL: u8 = 0;
 
 state! {
     /// What the monitor must not lose.
     pub struct MonitorState {
         /// Counters per flow.
         flows: Flow => FlowCounters [65_536],
-        /// Counters of everything, by group of shards.
-        totals: u8 => Totals [1],
+        /// Counters of everything.
+        totals: u8 => Totals [MAX_LANES] per_lane,
     }
 }
 
@@ -148,6 +151,7 @@ impl Nf for Monitor {
     fn state(&self, layout: &Layout) -> MonitorState {
         let mut state = MonitorState::new(layout);
         state.flows.set_capacity(self.config.flows);
+        state.totals.set_sharing(self.config.sharing);
         state.flows.set_idle(self.config.idle.map(Seconds::nanos));
         state
     }
@@ -175,7 +179,7 @@ fn count(frame: &[u8], layers: &Layers, state: &MonitorState, txn: &mut Txn<'_>)
     };
     let all = Counter::one(bytes);
     let untracked = if tracked { Counter::default() } else { all };
-    txn.merge(&state.totals, GROUP, Totals { all, untracked, non_ip: u64::from(flow.is_none()) })?;
+    txn.merge(&state.totals, ALL, Totals { all, untracked, non_ip: u64::from(flow.is_none()) })?;
     Ok(Verdict::Forward)
 }
 
@@ -183,11 +187,14 @@ fn count(frame: &[u8], layers: &Layers, state: &MonitorState, txn: &mut Txn<'_>)
 #[inline(always)]
 fn count_flow(state: &MonitorState, txn: &mut Txn<'_>, flow: Flow, bytes: u64) -> TxnResult<bool> {
     let (key, is_sent) = flow.ordered();
-    let mut counters = FlowCounters::default();
-    let counter = if is_sent { &mut counters.sent } else { &mut counters.received };
-    *counter = Counter::one(bytes);
-    match txn.merge(&state.flows, key, counters) {
-        Ok(()) => Ok(true),
+    let count = |counters: Option<FlowCounters>| {
+        let mut counters = counters.unwrap_or_default();
+        let counter = if is_sent { &mut counters.sent } else { &mut counters.received };
+        counter.merge(&Counter::one(bytes));
+        counters
+    };
+    match txn.update(&state.flows, key, count) {
+        Ok(_) => Ok(true),
         Err(Abort::TABLE_FULL) => Ok(false), // refused before anything was written
         Err(other) => Err(other),
     }

@@ -11,7 +11,7 @@ fn udp(from: u8, to: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 fn totals(harness: &Harness) -> Totals {
-    harness.state::<MonitorState>().totals.inspect(&GROUP).unwrap_or_default()
+    harness.state::<MonitorState>().totals.inspect(&ALL).unwrap_or_default()
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn padding_and_tags_are_no_bytes() {
 #[test]
 fn a_full_table_drops_nothing() {
     // Goal: a monitor never drops for lack of room. Method: room for one flow, three of them.
-    let mut harness = Harness::new(monitor(MonitorConfig { flows: 1, idle: None }));
+    let mut harness = Harness::new(monitor(MonitorConfig { flows: 1, ..MonitorConfig::default() }));
     for (from, to) in [(1, 2), (1, 3), (2, 1), (4, 1)] {
         assert_eq!(harness.outbound(&udp(from, to, b"")).reason(), None);
     }
@@ -62,7 +62,7 @@ fn a_full_table_drops_nothing() {
 fn idle_flows_make_room() {
     // Goal: expired rows are usable at once. Method: room for one flow, another one after the timeout.
     let idle = Some(Seconds::new(10));
-    let mut harness = Harness::new(monitor(MonitorConfig { flows: 1, idle }));
+    let mut harness = Harness::new(monitor(MonitorConfig { flows: 1, idle, ..MonitorConfig::default() }));
     harness.outbound(&udp(1, 2, b""));
     harness.wait(10);
     harness.outbound(&udp(3, 4, b""));
@@ -95,7 +95,7 @@ proptest! {
     fn units_do_not_show(packets in prop::collection::vec((1..4_u8, 1..4_u8, 0..9_usize), 0..40)) {
         // Goal: how transactions are committed together changes nothing. Method: units of 1 and of 7, same digest.
         let digest = |unit_frames| {
-            let mut harness = Harness::new(monitor(MonitorConfig { flows: 3, idle: None }));
+            let mut harness = Harness::new(monitor(MonitorConfig { flows: 3, ..MonitorConfig::default() }));
             harness.unit_frames = unit_frames;
             for (from, to, len) in &packets {
                 harness.outbound(&udp(*from, *to, &vec![0; *len]));

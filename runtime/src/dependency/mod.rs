@@ -50,6 +50,11 @@ impl PartitionSet {
         self.0 == 0
     }
 
+    /// Whether all partitions of the set are in `other`, too.
+    pub fn is_within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
     /// How many partitions are in the set.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize

@@ -128,12 +128,6 @@ impl Held {
         self.writes >> partition & 1 == 1
     }
 
-    /// Whether nothing is claimed that another lane could wait for.
-    #[inline]
-    pub(crate) fn is_free(&self) -> bool {
-        self.shared.is_none() || self.reads | self.writes == 0
-    }
-
     /// Claims partitions to read. False, and nothing has changed, where another lane writes one; whoever is first in the
     /// queue waits instead.
     pub(crate) fn claim_read(&mut self, wanted: PartitionSet) -> bool {

@@ -39,6 +39,7 @@ pub(crate) fn spread(hash: u64) -> u32 {
 pub struct Placement {
     seed: u64,
     partitions: u64,
+    by_lane: bool,
 }
 
 /// Where a key lives.
@@ -53,7 +54,16 @@ pub struct Place {
 impl Placement {
     /// Places keys in `partitions` partitions (cut to 1 … 64) by `seed`.
     pub fn new(seed: u64, partitions: usize) -> Self {
-        Placement { seed, partitions: partitions.clamp(1, crate::limits::MAX_PARTITIONS) as u64 }
+        Placement {
+            seed,
+            partitions: partitions.clamp(1, crate::limits::MAX_PARTITIONS) as u64,
+            by_lane: false,
+        }
+    }
+
+    /// The same, but keys begin with the number of a lane, which chooses the partition.
+    pub(super) fn by_lane(self) -> Self {
+        Placement { by_lane: true, ..self }
     }
 
     /// How many partitions there are.
@@ -65,7 +75,10 @@ impl Placement {
     #[inline(always)]
     pub fn place(self, key: &[u8]) -> Place {
         let hash = hash_bytes(self.seed, key);
-        let partition = (u64::from(spread(hash)) * self.partitions) >> 32;
+        let partition = match key.first() {
+            Some(&lane) if self.by_lane => u64::from(lane) % self.partitions,
+            _ => (u64::from(spread(hash)) * self.partitions) >> 32,
+        };
         Place { hash, partition: partition as usize }
     }
 }

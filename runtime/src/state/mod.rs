@@ -6,6 +6,7 @@
 mod cells;
 mod claims;
 mod hash;
+mod per_lane;
 mod table;
 
 use std::any::Any;
@@ -15,6 +16,8 @@ pub(crate) use claims::Claims;
 pub use claims::Held;
 pub(crate) use hash::spread;
 pub use hash::{Place, Placement, hash_bytes};
+pub(crate) use per_lane::merge_all;
+pub use per_lane::{Merge, Part, PerLane};
 pub use table::{NEVER, Plain, Table};
 
 use crate::clock::Nanos;
@@ -95,8 +98,6 @@ pub trait AnyTable: Send + Sync + fmt::Debug + sealed::Sealed {
     fn outside(&self) -> Held;
     /// Says whether several shards share the store. The runtime alone can call it: who shows `whole` has all of it.
     fn set_shared(&self, shared: bool, whole: &Held);
-    /// The row of a key, given as bytes with its place, of a partition that `held` covers: its value and when it expires.
-    fn look_up(&self, place: Place, key: &[u8], held: &Held) -> Option<(&[u8], Nanos)>;
     /// Takes a change in, in a partition that `held` covers. Lengths must be those of [`AnyTable::row_bytes`]; others
     /// change nothing.
     fn apply(&self, change: &Change<'_>, held: &Held);
@@ -181,7 +182,8 @@ pub trait State: AnyState + Sized {
     fn new(layout: &Layout) -> Self;
 }
 
-/// Declares a state: a struct of tables, each `name: Key => Value [capacity]`.
+/// Declares a state: a struct of tables, each `name: Key => Value [capacity]`. Rows that many packets add to and few look at are
+/// best kept in parts: `name: Key => Value [capacity] per_lane` is a [`PerLane`].
 ///
 /// ```
 /// pannier_runtime::state! {
@@ -195,17 +197,17 @@ pub trait State: AnyState + Sized {
 #[macro_export]
 macro_rules! state {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
-        $($(#[$field_meta:meta])* $field:ident : $key:ty => $value:ty [$capacity:expr]),+ $(,)?
+        $($(#[$field_meta:meta])* $field:ident : $key:ty => $value:ty [$capacity:expr] $($per_lane:ident)?),+ $(,)?
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
-        $vis struct $name { $($(#[$field_meta])* pub $field: $crate::state::Table<$key, $value>,)+ }
+        $vis struct $name { $($(#[$field_meta])* pub $field: $crate::table!($key => $value $(, $per_lane)?),)+ }
 
         impl $crate::state::State for $name {
             fn new(layout: &$crate::state::Layout) -> Self {
                 let mut number = 0u8;
                 let mut next = || { number += 1; number - 1 };
-                $name { $($field: $crate::state::Table::new(stringify!($field), next(), $capacity, layout),)+ }
+                $name { $($field: <$crate::table!($key => $value $(, $per_lane)?)>::new(stringify!($field), next(), $capacity, layout),)+ }
             }
         }
 
@@ -218,7 +220,7 @@ macro_rules! state {
             fn table(&self, number: usize) -> Option<&dyn $crate::state::AnyTable> {
                 let mut rest = number;
                 $(if rest == 0 {
-                    return Some(&self.$field);
+                    return Some(self.$field.any());
                 }
                 rest = rest.wrapping_sub(1);)+
                 let _ = rest;
@@ -229,6 +231,14 @@ macro_rules! state {
             }
         }
     };
+}
+
+/// The type of a table of a [`state!`](crate::state!).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! table {
+    ($key:ty => $value:ty) => { $crate::state::Table<$key, $value> };
+    ($key:ty => $value:ty, per_lane) => { $crate::state::PerLane<$key, $value> };
 }
 
 /// The state of a network function that keeps nothing.

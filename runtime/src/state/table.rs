@@ -91,6 +91,16 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
         }
     }
 
+    /// The same table with each row in the partition that its key's first byte names.
+    pub(super) fn placed_by_lane(self) -> Self {
+        Table { placement: self.placement.by_lane(), ..self }
+    }
+
+    /// The table, whatever its types.
+    pub fn any(&self) -> &dyn AnyTable {
+        self
+    }
+
     /// Sets how many rows the table takes. Rows that are there stay.
     pub fn set_capacity(&mut self, rows: usize) {
         self.capacity = rows;
@@ -245,12 +255,6 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
 
     fn set_shared(&self, shared: bool, whole: &Held) {
         self.partitions.set_shared(shared, whole);
-    }
-
-    fn look_up(&self, place: Place, key: &[u8], held: &Held) -> Option<(&[u8], Nanos)> {
-        let key = K::read_from_bytes(key).ok()?;
-        let (value, expires) = self.row(place, &key, held)?;
-        Some((value.as_bytes(), expires))
     }
 
     fn apply(&self, change: &Change<'_>, held: &Held) {

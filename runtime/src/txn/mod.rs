@@ -18,7 +18,6 @@ mod write_set;
 use std::ops::Deref;
 
 pub use entry::Entry;
-pub use merge::Merge;
 pub use workspace::{Beginning, Workspace};
 pub use write_set::{Savepoint, WriteSet};
 use zerocopy::IntoBytes;
@@ -99,7 +98,6 @@ struct Seen<T> {
 pub struct Txn<'a> {
     work: &'a mut Workspace,
     pool: &'a mut Pool,
-    state: &'a dyn AnyState,
     now: Nanos,
     /// Delta bytes at which this transaction has become too large.
     ceiling: usize,
@@ -108,13 +106,12 @@ pub struct Txn<'a> {
 }
 
 impl<'a> Txn<'a> {
-    /// Begins a transaction on `state` at the time `now`, in nanoseconds since the Unix epoch.
-    pub fn new(work: &'a mut Workspace, pool: &'a mut Pool, state: &'a dyn AnyState, now: Nanos) -> Self {
+    /// Begins a transaction at the time `now`, in nanoseconds since the Unix epoch.
+    pub fn new(work: &'a mut Workspace, pool: &'a mut Pool, now: Nanos) -> Self {
         let ceiling = work.writes.delta_bytes() + work.delta_limit;
         Txn {
             work,
             pool,
-            state,
             now,
             ceiling,
             #[cfg(feature = "testing")]
@@ -147,7 +144,7 @@ impl<'a> Txn<'a> {
         take: impl Fn(Peek<'s, V>) -> T,
     ) -> TxnResult<Seen<T>> {
         let place = table.place(key);
-        self.claim(place.partition, to_write)?;
+        self.work.claim(place.partition, to_write)?;
         self.work.writes.note_read(place.partition);
         let entry = self.work.writes.position(number(table), place.hash, key.as_bytes());
         let (row, stored) = match entry {
@@ -175,7 +172,7 @@ impl<'a> Txn<'a> {
     /// Finds where a key is, to write it without having read it.
     fn spot<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>, key: &K) -> TxnResult<Spot> {
         let place = table.place(key);
-        self.claim(place.partition, true)?;
+        self.work.claim(place.partition, true)?;
         let entry = self.work.writes.position(number(table), place.hash, key.as_bytes());
         let stored = entry.is_some() || table.row(place, key, &self.work.held).is_some();
         Ok(Spot { place, entry, stored })
@@ -289,7 +286,7 @@ impl<'a> Txn<'a> {
         let seen = self.read(table, key, false, drop)?;
         let live = seen.row.is_some();
         if live || (seen.spot.entry.is_none() && seen.spot.stored) {
-            self.claim(seen.spot.place.partition, true)?;
+            self.work.claim(seen.spot.place.partition, true)?;
             self.write::<K, V>(table, seen.spot, key, None, NEVER)?;
         }
         Ok(live)
@@ -308,7 +305,7 @@ impl<'a> Txn<'a> {
         if table.is_fresh(partition, self.now) {
             return Ok(Vec::new());
         }
-        self.claim(partition, false)?;
+        self.work.claim(partition, false)?;
         let writes = &self.work.writes;
         let untouched = |key: &K| !writes.has(number(table), table.place(key).hash, key.as_bytes());
         let mut rows = table.expired(partition, self.now, crate::limits::SWEEP_ROWS, &self.work.held);
@@ -321,7 +318,7 @@ impl<'a> Txn<'a> {
     /// # Errors
     /// [`Abort::CONFLICT`]. What does not fit into the transaction goes with the next sweep.
     pub fn remove_idle(&mut self, state: &dyn AnyState, partition: usize) -> TxnResult<()> {
-        self.claim(partition, true)?;
+        self.work.claim(partition, true)?;
         let (writes, held, ceiling) = (&mut self.work.writes, &self.work.held, self.ceiling);
         for table in state.iter() {
             table.visit_expired(partition, self.now, crate::limits::SWEEP_ROWS, held, &mut |key| {
@@ -389,15 +386,6 @@ impl<'a> Txn<'a> {
         Err(abort)
     }
 
-    /// Claims a partition, to read or also to write. What is pending is settled first.
-    #[inline]
-    fn claim(&mut self, partition: usize, to_write: bool) -> TxnResult<()> {
-        if self.work.writes.is_pending() {
-            self.settle()?;
-        }
-        self.work.claim(partition, to_write)
-    }
-
     /// Makes sure that the new row of a key has a place.
     #[cold]
     fn find_room<K: Plain + Eq, V: Plain>(
@@ -430,7 +418,7 @@ impl<'a> Txn<'a> {
             };
         };
         let (place, number) = (table.place(&old), number(table));
-        self.claim(place.partition, true)?;
+        self.work.claim(place.partition, true)?;
         let change = Change { table: number, key: old.as_bytes(), value: None, expires: NEVER };
         let entry = self.work.writes.position(number, place.hash, change.key);
         self.work.writes.write(entry, &change, place, size_of::<V>(), true);
@@ -449,7 +437,7 @@ impl<'a> Txn<'a> {
             if table.is_fresh(partition, self.now) {
                 continue;
             }
-            self.claim(partition, false)?;
+            self.work.claim(partition, false)?;
             let writes = &self.work.writes;
             let untouched = |key: &K| !writes.has(number(table), table.place(key).hash, key.as_bytes());
             if let Some(old) = table.evictable(partition, self.now, &self.work.held, untouched) {
@@ -463,9 +451,6 @@ impl<'a> Txn<'a> {
     /// Notes that all of a table was read.
     fn read_all<K: Plain + Eq, V: Plain>(&mut self, table: &Table<K, V>) -> TxnResult<()> {
         let all = PartitionSet::first(table.partitions());
-        if self.work.writes.is_pending() {
-            self.settle()?;
-        }
         self.work.claim_all(all, false)?;
         all.iter().for_each(|partition| self.work.writes.note_read(partition));
         Ok(())

@@ -17,6 +17,7 @@ crate::state! {
     struct Small {
         timed: u8 => u32 [CAPACITY[0]],
         plain: u8 => u32 [CAPACITY[1]],
+        sums: u8 => u32 [64] per_lane,
     }
 }
 
@@ -29,7 +30,9 @@ enum Op {
     PutFor(usize, u8, u32, Nanos),
     Refresh(usize, u8, Nanos),
     Update(usize, u8, u32),
-    Merge(usize, u8, u32),
+    Merge(u8, u32),
+    Merged(u8),
+    TakeMerged(u8),
     Entry(usize, u8, u32, Nanos),
     Delete(usize, u8),
     Random,
@@ -54,7 +57,9 @@ fn ops() -> impl Strategy<Value = Op> {
             .prop_map(|(t, k, v, i)| Op::PutFor(t, k, v, i)),
         (table.clone(), key.clone(), idle).prop_map(|(t, k, i)| Op::Refresh(t, k, i)),
         (table.clone(), key.clone(), any::<u32>()).prop_map(|(t, k, v)| Op::Update(t, k, v)),
-        (table.clone(), key.clone(), any::<u32>()).prop_map(|(t, k, v)| Op::Merge(t, k, v)),
+        (key.clone(), any::<u32>()).prop_map(|(k, v)| Op::Merge(k, v)),
+        key.clone().prop_map(Op::Merged),
+        key.clone().prop_map(Op::TakeMerged),
         (table.clone(), key.clone(), any::<u32>(), 1u64..100).prop_map(|(t, k, v, i)| Op::Entry(t, k, v, i)),
         (table, key).prop_map(|(t, k)| Op::Delete(t, k)),
         Just(Op::Random),
@@ -71,6 +76,7 @@ fn attempts() -> impl Strategy<Value = Vec<Attempt>> {
 #[derive(Clone, Debug, PartialEq)]
 struct Model {
     rows: [BTreeMap<u8, (u32, Nanos)>; 2],
+    sums: BTreeMap<u8, u32>,
     entropy: Entropy,
     emitted: Vec<u8>,
     /// Keys that the open unit has written; their places can't be taken before the commit.
@@ -127,7 +133,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(layout: &Layout, defers: bool) -> Self {
+    fn new(layout: &Layout) -> Self {
         let make = || {
             let mut state = Small::new(layout);
             state.timed.set_idle(Some(IDLE));
@@ -136,13 +142,13 @@ impl Run {
         let entropy = Entropy::new(5);
         let model = Model {
             rows: [BTreeMap::new(), BTreeMap::new()],
+            sums: BTreeMap::new(),
             entropy,
             emitted: Vec::new(),
             touched: BTreeSet::new(),
             refused: false,
         };
-        let mut work = Workspace::new(entropy, 60_000);
-        work.defers = defers;
+        let work = Workspace::new(entropy, 60_000);
         Run { state: make(), replica: make(), work, pool: Pool::default(), model, now: 1 }
     }
 
@@ -151,7 +157,7 @@ impl Run {
         self.model.expire(self.now);
         let (before, trace) = (self.model.clone(), self.trace());
         let beginning = self.work.begin();
-        let mut txn = Txn::new(&mut self.work, &mut self.pool, &self.state, self.now);
+        let mut txn = Txn::new(&mut self.work, &mut self.pool, self.now);
         for op in &attempt.ops {
             step(op, &self.state, &mut txn, &mut self.model, self.now);
         }
@@ -170,9 +176,7 @@ impl Run {
 
     /// Everything of the open unit that anybody could see.
     fn trace(&self) -> (Vec<u8>, [u64; 2], usize, usize, Entropy) {
-        let (mut delta, mut work) = (Vec::new(), self.work.clone());
-        work.settle(&self.state);
-        let writes = &work.writes;
+        let (mut delta, writes) = (Vec::new(), &self.work.writes);
         writes.encode(&mut delta);
         let sets = [writes.read().0, writes.written().0];
         (delta, sets, writes.delta_bytes(), self.work.emitted.len(), self.work.entropy)
@@ -180,7 +184,6 @@ impl Run {
 
     fn commit(&mut self) {
         let (mut delta, written) = (Vec::new(), self.work.writes.written());
-        self.work.settle(&self.state);
         self.work.writes.encode(&mut delta);
         assert!(delta.len() <= self.work.writes.delta_bytes());
         assert_eq!(delta.is_empty(), written.is_empty());
@@ -192,6 +195,9 @@ impl Run {
         self.model.touched.clear();
         assert_eq!(live(&self.state, self.now), self.model.rows);
         assert_eq!(live(&self.replica, self.now), self.model.rows);
+        for state in [&self.state, &self.replica] {
+            assert_eq!(BTreeMap::from_iter(state.sums.rows()), self.model.sums);
+        }
         assert!(self.state.timed.len() <= CAPACITY[0] && self.state.plain.len() <= CAPACITY[1]);
     }
 }
@@ -245,10 +251,13 @@ fn step(op: &Op, state: &Small, txn: &mut Txn<'_>, model: &mut Model, now: Nanos
             result.iter().for_each(|new| assert_eq!(*new, value));
             model.put(t, k, (value, until[t]), now, result.map(|_| ()));
         }
-        Op::Merge(t, k, more) => {
-            let value = model.rows[t].get(&k).map_or(more, |row| row.0.wrapping_add(more));
-            model.put(t, k, (value, until[t]), now, txn.merge(tables[t], k, more));
+        Op::Merge(k, more) => {
+            assert_eq!(txn.merge(&state.sums, k, more), Ok(()));
+            let sum = model.sums.entry(k).or_default();
+            *sum = sum.wrapping_add(more);
         }
+        Op::Merged(k) => assert_eq!(txn.merged(&state.sums, &k), Ok(model.sums.get(&k).copied())),
+        Op::TakeMerged(k) => assert_eq!(txn.take_merged(&state.sums, &k), Ok(model.sums.remove(&k))),
         Op::Entry(t, k, add, idle) => {
             let entry = txn.entry(tables[t], &k).expect("a look-up never fails");
             assert_eq!((*entry.key(), entry.value()), (k, model.rows[t].get(&k).map(|row| row.0)));
@@ -269,8 +278,8 @@ fn step(op: &Op, state: &Small, txn: &mut Txn<'_>, model: &mut Model, now: Nanos
     }
 }
 
-fn run(attempts: &[Attempt], unit: usize, partitions: usize, defers: bool) -> Run {
-    let mut run = Run::new(&Layout { partitions, hash_seed: 3 }, defers);
+fn run(attempts: &[Attempt], unit: usize, partitions: usize) -> Run {
+    let mut run = Run::new(&Layout { partitions, hash_seed: 3 });
     for unit in attempts.chunks(unit) {
         unit.iter().for_each(|attempt| run.attempt(attempt));
         run.commit();
@@ -282,16 +291,15 @@ proptest! {
     #[test]
     fn transactions_in_units_do_what_the_model_does(
         attempts in attempts(), unit in 1usize..9, partitions in prop::sample::select(vec![1, 2, 4, 64]),
-        defers: bool,
     ) {
         // Goal: reads, writes, expiry, capacity, aborts. Method: random attempts beside a model of sorted maps.
-        run(&attempts, unit, partitions, defers);
+        run(&attempts, unit, partitions);
     }
 
     #[test]
     fn the_size_of_units_changes_nothing(attempts in attempts()) {
-        // Goal: a burst is the same as its packets one by one. Method: one history in units of 1 and of 8, whose merges wait.
-        let (one, eight) = (run(&attempts, 1, 4, false), run(&attempts, 8, 4, true));
+        // Goal: a burst is the same as its packets one by one. Method: one history in units of 1 and of 8.
+        let (one, eight) = (run(&attempts, 1, 4), run(&attempts, 8, 4));
         if !one.model.refused && !eight.model.refused {
             prop_assert_eq!(&one.model, &eight.model);
             let frames = |run: &Run| run.work.emitted.iter().map(Packet::frame).map(<[u8]>::to_vec).collect::<Vec<_>>();

@@ -68,11 +68,11 @@ mod tests {
             txn.emit(b"frame", Direction::Inbound);
             drawn
         };
-        let mut txn = Txn::new(&mut work, &mut pool, &state, 7);
+        let mut txn = Txn::new(&mut work, &mut pool, 7);
         txn.put(&state.rows, 0, 9).expect("room");
         let mut fork = txn.fork();
         let mut beside = Pool::default();
-        let mut rehearsed = Txn::new(&mut fork, &mut beside, &state, 7);
+        let mut rehearsed = Txn::new(&mut fork, &mut beside, 7);
         assert_eq!(rehearsed.peek(&state.rows, &0).expect("no conflict").map(|value| *value), Some(9));
         let drawn = act(&mut rehearsed);
         assert!(txn.peek(&state.rows, &1).expect("no conflict").is_none() && txn.fork().emitted.is_empty());
@@ -91,7 +91,7 @@ mod tests {
         let state = Two::new(&Layout { partitions: 4, hash_seed: 1 });
         for refused in 0..4 {
             let (mut work, mut pool) = (Workspace::new(Entropy::new(5), 1_000), Pool::default());
-            let mut txn = Txn::new(&mut work, &mut pool, &state, 7);
+            let mut txn = Txn::new(&mut work, &mut pool, 7);
             txn.refuse_new_row(refused);
             let said: Vec<_> = [1, 2, 2, 3].map(|key| txn.put(&state.rows, key, 1)).into();
             let expected = match refused {

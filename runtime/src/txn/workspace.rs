@@ -4,6 +4,7 @@ use super::write_set::{Savepoint, WriteSet};
 use super::{Abort, TxnResult};
 use crate::dependency::PartitionSet;
 use crate::entropy::Entropy;
+use crate::limits::MAX_PARTITIONS;
 use crate::mutant::{self, Mutant};
 use crate::packet::{Packet, Pool};
 use crate::state::Held;
@@ -19,8 +20,10 @@ pub struct Workspace {
     pub emitted: Vec<Packet>,
     /// Bytes of delta that one transaction may write.
     pub delta_limit: usize,
-    /// Merges leave the look at their rows to the commit, where that saves other shards a wait.
-    pub(crate) defers: bool,
+    /// Which lane this is, of how many, and the partitions that its flows have to themselves (see [`crate::ring::steer`]).
+    pub(super) lane: usize,
+    pub(super) lanes: usize,
+    home: PartitionSet,
     /// The partitions that the open unit has claimed.
     pub(crate) held: Held,
     /// Why the running transaction can't be kept, whatever its network function says.
@@ -40,7 +43,9 @@ impl Clone for Workspace {
             entropy: self.entropy,
             emitted: self.emitted.clone(),
             delta_limit: self.delta_limit,
-            defers: self.defers,
+            lane: self.lane,
+            lanes: self.lanes,
+            home: self.home,
             held: Held::whole(),
             failed: self.failed,
             insists: self.insists,
@@ -59,20 +64,30 @@ pub struct Beginning {
 }
 
 impl Workspace {
-    /// A workspace in which nothing is open.
+    /// A workspace in which nothing is open, of a chain with one lane.
     pub fn new(entropy: Entropy, delta_limit: usize) -> Self {
         Workspace {
             writes: WriteSet::default(),
             entropy,
             emitted: Vec::new(),
             delta_limit,
-            defers: false,
+            lane: 0,
+            lanes: 1,
+            home: PartitionSet::default(),
             held: Held::whole(),
             failed: None,
             insists: false,
             #[cfg(feature = "simulation")]
             conflicts: None,
         }
+    }
+
+    /// The same as one of several lanes.
+    #[must_use]
+    pub fn on_lane(self, lane: usize, lanes: usize) -> Self {
+        let mut home = PartitionSet::default();
+        (lane..MAX_PARTITIONS).step_by(lanes).for_each(|partition| home.insert(partition));
+        Workspace { lane, lanes, home, ..self }
     }
 
     /// Notes where the next transaction begins.
@@ -139,7 +154,9 @@ impl Workspace {
             self.failed = Some(Abort::CONFLICT);
         }
         let claim = if to_write { Held::claim_write } else { Held::claim_read };
-        if self.conflicted() || !claim(&mut self.held, wanted) {
+        // All that others leave alone anyhow at once, so that most transactions of a unit find theirs claimed.
+        let at_home = !self.insists && wanted.is_within(self.home) && claim(&mut self.held, self.home);
+        if self.conflicted() || !(at_home || claim(&mut self.held, wanted)) {
             self.failed = Some(Abort::CONFLICT);
             return Err(Abort::CONFLICT);
         }

@@ -6,7 +6,7 @@
 use crate::clock::Nanos;
 use crate::dependency::PartitionSet;
 use crate::limits::MAX_TABLES;
-use crate::state::{AnyState, Change, Held, Place};
+use crate::state::{Change, Place};
 
 use super::delta;
 
@@ -27,12 +27,9 @@ struct Entry {
     key: u16,
     value: u16,
     table: u8,
-    partition: u8,
     deleted: bool,
     /// The committed table has the key.
     stored: bool,
-    /// The value is an operand: the committed one is not in it yet (see [`super::merge`]).
-    pending: bool,
 }
 
 impl Entry {
@@ -41,18 +38,6 @@ impl Entry {
         i32::from(!self.deleted) - i32::from(self.stored)
     }
 }
-
-/// An entry that holds an operand of a [merge](super::merge).
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    entry: u32,
-    /// When its first operand came: a row that had expired then does not count.
-    since: Nanos,
-    onto: Onto,
-}
-
-/// Merges an operand, the second, into the committed value, the first; the result stands in the second.
-pub(super) type Onto = fn(&[u8], &mut [u8]);
 
 /// How an entry was before the running transaction overwrote it. Its value stands at the end of the undo bytes.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +72,6 @@ pub struct WriteSet {
     growth: [i32; MAX_TABLES],
     read: PartitionSet,
     written: PartitionSet,
-    /// Entries that hold operands, in the order of the entries.
-    pending: Vec<Pending>,
 }
 
 /// Where a transaction began, to go back to.
@@ -111,7 +94,6 @@ impl Default for WriteSet {
             growth: [0; MAX_TABLES],
             read: PartitionSet::default(),
             written: PartitionSet::default(),
-            pending: Vec::new(),
         }
     }
 }
@@ -131,7 +113,6 @@ impl WriteSet {
         }
         self.entries.clear();
         self.bytes.clear();
-        self.pending.clear();
         self.keep();
         self.read = PartitionSet::default();
         self.written = PartitionSet::default();
@@ -186,7 +167,6 @@ impl WriteSet {
             self.growth[usize::from(entry.table)] -= entry.growth();
         }
         self.bytes.truncate(savepoint.bytes);
-        while self.pending.pop_if(|pending| pending.entry as usize >= savepoint.entries).is_some() {}
         self.read = savepoint.read;
         self.written = savepoint.written;
     }
@@ -270,17 +250,6 @@ impl WriteSet {
         }
     }
 
-    /// What was saved of an entry's value, to undo the running transaction.
-    pub(super) fn saved_values(&mut self, of: u32) -> impl Iterator<Item = &mut [u8]> {
-        let (entries, mut rest) = (&self.entries, &mut self.undo_bytes[..]);
-        self.undo.iter().filter_map(move |undo| {
-            let len = usize::from(entries[undo.entry as usize].value);
-            let (saved, after) = std::mem::take(&mut rest).split_at_mut(len);
-            rest = after;
-            (undo.entry == of).then_some(saved)
-        })
-    }
-
     /// Adds an entry.
     #[inline(always)]
     fn add(&mut self, change: &Change<'_>, place: Place, value_bytes: usize, stored: bool) {
@@ -293,10 +262,8 @@ impl WriteSet {
             key: change.key.len() as u16,
             value: value_bytes as u16,
             table: change.table,
-            partition: place.partition as u8,
             deleted: change.value.is_none(),
             stored,
-            pending: false,
         };
         *chain = self.entries.len() as u32;
         self.growth[usize::from(entry.table)] += entry.growth();
@@ -308,53 +275,7 @@ impl WriteSet {
         }
     }
 
-    /// Whether there are operands.
-    #[inline]
-    pub(super) fn is_pending(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
-    /// Notes that the newest entry holds an operand, since the time `since`.
-    pub(super) fn pend(&mut self, since: Nanos, onto: Onto) {
-        if let Some(entry) = self.entries.last_mut() {
-            entry.pending = true;
-            self.pending.push(Pending { entry: self.entries.len() as u32 - 1, since, onto });
-        }
-    }
-
-    /// The operand of an entry that holds one, and has not expired at `now`.
-    pub(super) fn operand(&self, Position(at): Position, now: Nanos) -> Option<&[u8]> {
-        let entry = &self.entries[at as usize];
-        let value = entry.at as usize + usize::from(entry.key);
-        (entry.pending && entry.expires > now).then(|| &self.bytes[value..value + usize::from(entry.value)])
-    }
-
-    /// Merges everything that is pending into what is committed. What was saved to undo it is merged, too, so that this
-    /// stays when the running transaction is undone: it changes no meaning.
-    pub(super) fn settle(&mut self, state: &dyn AnyState, held: &Held) {
-        let mut pending = std::mem::take(&mut self.pending);
-        for Pending { entry: at, since, onto } in pending.drain(..) {
-            let entry = &mut self.entries[at as usize];
-            entry.pending = false;
-            let (key, value) = self.bytes[entry.at as usize..].split_at_mut(usize::from(entry.key));
-            let table = state.table(usize::from(entry.table));
-            let row = table.and_then(|table| {
-                table.look_up(Place { hash: entry.hash, partition: usize::from(entry.partition) }, key, held)
-            });
-            let Some((committed, expires)) = row else { continue };
-            entry.stored = true;
-            self.growth[usize::from(entry.table)] -= 1;
-            if expires > since {
-                onto(committed, &mut value[..usize::from(entry.value)]);
-                self.saved_values(at).for_each(|saved| onto(committed, saved));
-            }
-        }
-        self.pending = pending;
-    }
-
-    /// Appends the delta: for each key its last change. Nothing may be pending: see [`Workspace::settle`].
-    ///
-    /// [`Workspace::settle`]: super::Workspace::settle
+    /// Appends the delta: for each key its last change.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.reserve(self.delta_bytes());
         for entry in &self.entries {

@@ -47,6 +47,8 @@ pub struct Transaction {
     pub written: Vec<(u64, Cell)>,
     /// A row that expires: its key, its value and when.
     pub fleeting: Option<(u64, u64, Nanos)>,
+    /// What it saw of a sum, if it looked.
+    pub sum: Option<u64>,
     /// Rows that had expired, by key, and that it removed.
     pub removed: Vec<u64>,
 }

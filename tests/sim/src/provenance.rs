@@ -2,6 +2,7 @@
 
 use pannier_runtime::clock::SECOND;
 use pannier_runtime::entropy::Entropy;
+use pannier_runtime::limits::MAX_LANES;
 use pannier_runtime::state::{Layout, State, hash_bytes};
 use pannier_runtime::{Abort, Direction, Frame, Nf, Txn, TxnResult, Verdict, state};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -33,7 +34,7 @@ state! {
         /// Rows that expire, so that sweeps have work.
         fleeting: u64 => u64 [4],
         /// Sums of the names of the transactions that have merged theirs in.
-        sums: u64 => u64 [4],
+        sums: u64 => u64 [4 * MAX_LANES] per_lane,
     }
 }
 
@@ -64,7 +65,7 @@ pub struct Script {
     pub touches: Vec<(u64, bool)>,
     /// The key of a row to write that expires.
     pub fleeting: Option<u64>,
-    /// The key of a sum to merge into, and whether in front of all else or behind it.
+    /// The key of a sum to merge into, and whether to look at it then.
     pub sum: Option<(u64, bool)>,
     /// The end.
     pub fate: Fate,
@@ -175,11 +176,6 @@ impl Nf for Provenance {
         let id = self.begin(lane, packet, &path, state, txn);
         append(frame, id);
         let (mut read, mut written) = (Vec::new(), Vec::new());
-        let sum = |first: bool, txn: &mut Txn<'_>| match script.sum {
-            Some((key, is_first)) if is_first == first => txn.merge(&state.sums, key, id),
-            _ => Ok(()),
-        };
-        sum(true, txn)?;
         for &(key, writes) in &script.touches {
             let old = txn.peek(&state.cells, &key)?.map_or(Cell::default(), |cell| *cell);
             read.push((key, old));
@@ -193,7 +189,13 @@ impl Nf for Provenance {
             txn.put_for(&state.fleeting, key, id, FLEETING)?;
             fleeting = Some((key, id, txn.now().saturating_add(FLEETING)));
         }
-        sum(false, txn)?;
+        let mut sum = None;
+        if let Some((key, looks)) = script.sum {
+            txn.merge(&state.sums, key, id)?;
+            if looks {
+                sum = txn.merged(&state.sums, &key)?;
+            }
+        }
         match script.fate {
             Fate::Abort => return Err(Abort { reason: "on_purpose" }),
             Fate::Answer if path.len() < 4 => {
@@ -207,7 +209,7 @@ impl Nf for Provenance {
         let packet = Some(packet);
         let removed = Vec::new();
         let done =
-            Transaction { stage: self.stage, order: 0, packet, path, read, written, fleeting, removed };
+            Transaction { stage: self.stage, order: 0, packet, path, read, written, fleeting, sum, removed };
         self.journal.entries().commit(lane, id, done);
         Ok(if script.fate == Fate::Drop { Verdict::Drop("on_purpose") } else { Verdict::Forward })
     }
@@ -226,8 +228,8 @@ impl Nf for Provenance {
         let old = txn.peek(&state.cells, &SWEEPS)?.map_or(Cell::default(), |cell| *cell);
         txn.put(&state.cells, SWEEPS, old.written_by(id))?;
         let (read, written) = (vec![(SWEEPS, old)], vec![(SWEEPS, old.written_by(id))]);
-        let (stage, path, packet, fleeting) = (self.stage, Vec::new(), None, None);
-        let done = Transaction { stage, order: 0, packet, path, read, written, fleeting, removed };
+        let (stage, path, packet, fleeting, sum) = (self.stage, Vec::new(), None, None, None);
+        let done = Transaction { stage, order: 0, packet, path, read, written, fleeting, sum, removed };
         self.journal.entries().commit(SWEEPER, id, done);
         Ok(())
     }

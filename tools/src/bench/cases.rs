@@ -198,9 +198,12 @@ fn cores() -> Vec<Case> {
         let goal = (unit == 32).then_some(1.6);
         cases.push(case(name, medium, goal, monitors(3), one_core(1, unit), one_core(0, unit)));
     }
-    for unit in [1, 8, 32] {
-        let name = format!("monitor, one counter, unit {unit}, 2 shards beside 1");
-        cases.push(case(name, few, Some(1.0), MONITOR.to_owned(), shards(2, unit), shards(1, unit)));
+    for (unit, sharing) in [(1, 1), (8, 1), (32, 1), (32, 2)] {
+        let what = if sharing == 1 { "one counter in parts" } else { "one counter, sharing level 2" };
+        let name = format!("monitor, {what}, unit {unit}, 2 shards beside 1");
+        let goal = (sharing == 1).then_some(1.0);
+        let chain = format!("{MONITOR},sharing={sharing}");
+        cases.push(case(name, few, goal, chain, shards(2, unit), shards(1, unit)));
     }
     let name = "nat, unit 32, 2 shards beside 1".to_owned();
     cases.push(case(name, many, Some(1.0), nat(), shards(2, 32), shards(1, 32)));

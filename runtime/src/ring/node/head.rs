@@ -32,8 +32,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    pub(super) fn new(entropy: Entropy, delta_limit: usize) -> Self {
-        let work = Workspace::new(entropy, delta_limit);
+    pub(super) fn new(work: Workspace) -> Self {
         Open {
             unit: UnitBuilder::default(),
             work,
@@ -53,7 +52,6 @@ impl Open {
 
     /// Goes on with what is held of another store, or in another way. Nothing may be open.
     pub(super) fn set_held(&mut self, held: Held) {
-        self.work.defers = held.is_shared();
         self.work.held = held;
     }
 
@@ -169,7 +167,7 @@ impl Lane {
                 true => Frame::restorable(packet, &mut open.original),
                 false => Frame::new(packet),
             };
-            let mut txn = Txn::new(&mut open.work, &mut out.pool, &*store.state, self.time);
+            let mut txn = Txn::new(&mut open.work, &mut out.pool, self.time);
             let said = core.nfs[core.index].run(&mut frame, &*store.state, &mut txn);
             if !open.work.conflicted() {
                 return (beginning, open.work.conclude(said));
@@ -203,7 +201,7 @@ impl Lane {
             let (core, work) = (&self.core, &mut self.open.work);
             let store = core.store(core.index).expect("a head that is up holds its stage's store");
             let beginning = work.begin();
-            let mut txn = Txn::new(work, &mut out.pool, &*store.state, self.time);
+            let mut txn = Txn::new(work, &mut out.pool, self.time);
             let swept = core.nfs[core.index].run_sweep(&*store.state, &mut txn, self.sweep_at);
             let conflicted = work.conflicted();
             match work.conclude(swept) {
@@ -256,7 +254,6 @@ impl Lane {
         let (read, written) = (open.work.writes.read(), open.work.writes.written());
         if !read.union(written).is_empty() {
             let store = core.store(core.index).expect("a head that is up holds its stage's store");
-            open.work.settle(&*store.state);
             let record = open.unit.record(core.index as u8);
             let seen = if mutant::is(Mutant::ElidedReads) { written } else { read.union(written) };
             for partition in seen.iter() {

@@ -28,6 +28,7 @@ use crate::ring::store::Store;
 use crate::ring::view::{Incarnation, View};
 use crate::state::{Held, NEVER};
 use crate::stats::NodeStats;
+use crate::txn::Workspace;
 
 /// What the lanes of a node share.
 #[derive(Debug)]
@@ -129,11 +130,12 @@ impl Lane {
     pub(super) fn new(number: usize, core: Arc<Core>, view: View) -> Self {
         let plan = &core.plan;
         let stream = (core.index as u64) << 32 | (number as u64) << 56 | core.incarnation;
+        let work = Workspace::new(Entropy::stream(plan.seed, stream), plan.delta_limit());
         let mut lane = Lane {
             number,
             view,
             phase: Phase::Up,
-            open: Open::new(Entropy::stream(plan.seed, stream), plan.delta_limit()),
+            open: Open::new(work.on_lane(number, plan.lanes)),
             held: Vec::new(),
             waiting: VecDeque::new(),
             hold: Hold::default(),

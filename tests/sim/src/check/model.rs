@@ -37,9 +37,12 @@ impl Model {
                 self.cells.insert(key, old.written_by(id));
             }
         }
-        if let Some((key, _)) = script.sum {
+        if let Some((key, looks)) = script.sum {
             let sum = self.sums.entry(key).or_default();
             *sum = sum.wrapping_add(id);
+            if looks && done.sum != Some(*sum) {
+                return Err(format!("packet {packet} saw the sum {:x?}, the model has {sum:x}", done.sum));
+            }
         }
         if let (Some(key), Some((_, value, expires))) = (script.fleeting, done.fleeting) {
             self.fleeting.insert(key, (value, expires));
