@@ -79,7 +79,7 @@ fn packets_of_a_live_chain_cost_no_allocation() {
         let ((inside_port, inside), (outside_port, outside)) = (memory_device(1_024), memory_device(1_024));
         let (cores, idle) = (vec![0, 1], Idle::YIELD);
         let options = LiveOptions { cores, shards, idle, ..LiveOptions::default() };
-        let sides = Sides { inside: inside_port, outside: outside_port };
+        let sides = Sides { inside: vec![inside_port], outside: vec![outside_port] };
         let mut live = Live::start(plan, vec![stage(0), stage(1)], sides, &options).expect("it can start");
         let (mut ends, mut pool) = ([inside, outside], Pool::default());
         send(&mut ends, &mut pool, WARM, &mut live);
