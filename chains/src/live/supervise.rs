@@ -57,7 +57,8 @@ pub struct Supervisor {
     /// By side, inside first, and queue.
     pub(super) edges: [Vec<Arc<EdgeState>>; 2],
     pub(super) ended: Arc<AtomicBool>,
-    pub(super) depot: Arc<Depot>,
+    /// By column: where its pools hand packets to each other.
+    pub(super) depots: Vec<Arc<Depot>>,
     pub(super) outages: Vec<Option<Outage>>,
     /// By node: the signs of life that it has given, and when the last one came.
     pub(super) beats: Vec<(u64, Nanos)>,
@@ -262,8 +263,9 @@ impl Supervisor {
         }
         while self.shards[node].len() < count {
             let (to, mailbox) = unbounded();
-            let shard = Shard::new(self.places[node].clone(), mailbox, self.depot.clone());
-            host.add_shard(node, self.shards[node].len(), Box::new(shard));
+            let number = self.shards[node].len();
+            let shard = Shard::new(self.places[node].clone(), mailbox, self.depot(number));
+            host.add_shard(node, number, Box::new(shard));
             self.shards[node].push(to);
         }
         lanes.sort_by_key(|lane| lane.number);
@@ -283,6 +285,11 @@ impl Supervisor {
     /// How many shards run a node.
     pub fn shards(&self, node: usize) -> usize {
         self.shards[node].len()
+    }
+
+    /// The depot of a shard, or of a queue of an edge.
+    pub(super) fn depot(&self, column: usize) -> Arc<Depot> {
+        Arc::clone(&self.depots[column % self.depots.len()])
     }
 
     /// Takes all lanes of a node, and the node, from its shards.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Sender, unbounded};
 use pannier_runtime::entropy::Entropy;
+use pannier_runtime::packet::Depot;
 use pannier_runtime::port::{Duplex, Fault, Faults, duplex};
 use pannier_runtime::ring::{Node, Orchestrator, Plan, PlanError};
 use pannier_runtime::shard::{LaneLinks, NodeHandle, Order, Place, Shard};
@@ -65,7 +66,7 @@ impl Supervisor {
             edges: [&sides.inside, &sides.outside]
                 .map(|queues| queues.iter().map(|_| Arc::default()).collect()),
             ended: Arc::default(),
-            depot: Arc::default(),
+            depots: depots(options.shards),
             outages: (0..nodes).map(|_| None).collect(),
             beats: vec![(0, host.now().timer); nodes],
             patience: u64::try_from(options.patience.as_nanos()).unwrap_or(u64::MAX),
@@ -76,7 +77,7 @@ impl Supervisor {
         let (lanes, edges) = wire(&plan, options.faults, [sides.inside.len(), sides.outside.len()]);
         supervisor.start_edges(sides, edges, host);
         for (index, (links, (to, mailbox))) in lanes.into_iter().zip(leaders).enumerate() {
-            let shard = Shard::new(supervisor.places[index].clone(), mailbox, supervisor.depot.clone());
+            let shard = Shard::new(supervisor.places[index].clone(), mailbox, supervisor.depot(0));
             let view = supervisor.orchestrator.view().clone();
             let node = Node::new(index, plan, supervisor.nfs.clone(), view);
             // The mailbox was made a few lines above, and its shard begins below.
@@ -94,17 +95,26 @@ impl Supervisor {
             plan: self.plan,
             nfs: Arc::clone(&self.nfs),
             places: self.places.clone(),
-            depot: Arc::clone(&self.depot),
             ended: Arc::clone(&self.ended),
         };
         let directions = [Direction::Outbound, Direction::Inbound];
         let sides = [sides.inside, sides.outside].into_iter().zip(links);
         for ((direction, states), (queues, links)) in directions.into_iter().zip(&self.edges).zip(sides) {
             for (queue, ((port, lanes), state)) in queues.into_iter().zip(links).zip(states).enumerate() {
-                let edge = Edge::new(port, direction, lanes, Arc::clone(state), common.clone());
+                let edge =
+                    Edge::new(port, direction, lanes, Arc::clone(state), self.depot(queue), common.clone());
                 host.add_edge(direction, queue, Box::new(edge));
             }
         }
+    }
+}
+
+/// A depot for each of so many columns, and behind several one for all.
+fn depots(columns: usize) -> Vec<Arc<Depot>> {
+    let common = Arc::default();
+    match columns {
+        1 => vec![common],
+        _ => (0..columns).map(|_| Arc::new(Depot::in_front(Arc::clone(&common)))).collect(),
     }
 }
 
