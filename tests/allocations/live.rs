@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pannier_chains::ChainStage;
 use pannier_chains::live::{Live, LiveOptions, Sides};
-use pannier_runtime::packet::Pool;
+use pannier_runtime::packet::{Packet, Pool};
 use pannier_runtime::port::{Duplex, Port, PortContext, memory_device};
 use pannier_runtime::ring::Plan;
 use pannier_runtime::shard::Idle;
@@ -27,7 +27,7 @@ state! {
 const WARM: usize = 60_000;
 const COUNTED: usize = 100_000;
 
-fn send(ends: &mut [Duplex; 2], pool: &mut Pool, count: usize, live: &mut Live) {
+fn send(ends: &mut [Vec<Duplex>; 2], pool: &mut Pool, count: usize, live: &mut Live) {
     let [inside, outside] = ends;
     let (mut burst, mut left) = (Vec::new(), Vec::new());
     let (mut sent, mut came, start) = (0, 0, Instant::now());
@@ -41,8 +41,14 @@ fn send(ends: &mut [Duplex; 2], pool: &mut Pool, count: usize, live: &mut Live) 
             burst.push(packet);
             sent += 1;
         }
-        let Ok(()) = inside.tx_burst(context, &mut burst);
-        let Ok(_) = outside.rx_burst(1_024, context, &mut left);
+        for (queue, end) in inside.iter_mut().enumerate().rev() {
+            // A flow's packets by its queue: what is not for the last ones is for the first.
+            let is_here = |packet: &mut Packet| queue == 0 || packet.frame()[35] % 2 == 1;
+            let Ok(()) = end.tx_burst(context, &mut burst.extract_if(.., is_here).collect());
+        }
+        for end in &mut *outside {
+            let Ok(_) = end.rx_burst(1_024, context, &mut left);
+        }
         came += left.len();
         context.pool.give_all(&mut left);
         if sent % 4_000 == 0 {
@@ -61,8 +67,8 @@ fn worker() -> usize {
 fn packets_of_a_live_chain_cost_no_allocation() {
     // Goal: shards, links and edges ask for no memory once they have met their traffic. Method: a function that reads the
     // count of the worker it runs on; two nodes that write for every packet, on two workers, 100,000 packets; then on two
-    // shards each.
-    for shards in [1, 2] {
+    // shards each, with one queue a port and with two.
+    for (shards, queues) in [(1, 1), (2, 1), (2, 2)] {
         let counts: Arc<[AtomicU64; 2]> = Arc::default();
         let stage = |at: usize| {
             let counts = Arc::clone(&counts);
@@ -76,12 +82,13 @@ fn packets_of_a_live_chain_cost_no_allocation() {
         };
         let mut plan = Plan::new(2, 1).expect("small");
         (plan.unit_frames, plan.lanes) = (32, shards);
-        let ((inside_port, inside), (outside_port, outside)) = (memory_device(1_024), memory_device(1_024));
+        let side = || (0..queues).map(|_| memory_device(1_024)).unzip();
+        let ((inside, into), (outside, out_of)) = (side(), side());
         let (cores, idle) = (vec![0, 1], Idle::YIELD);
         let options = LiveOptions { cores, shards, idle, ..LiveOptions::default() };
-        let sides = Sides { inside: inside_port, outside: outside_port };
-        let mut live = Live::start(plan, vec![stage(0), stage(1)], sides, &options).expect("it can start");
-        let (mut ends, mut pool) = ([inside, outside], Pool::default());
+        let mut live = Live::start(plan, vec![stage(0), stage(1)], Sides { inside, outside }, &options)
+            .expect("it can start");
+        let (mut ends, mut pool) = ([into, out_of], Pool::default());
         send(&mut ends, &mut pool, WARM, &mut live);
         let read = || [0, 1].map(|at: usize| counts[at].load(Ordering::Relaxed));
         let before = read();
@@ -90,6 +97,9 @@ fn packets_of_a_live_chain_cost_no_allocation() {
         drop(live.finish());
         // Pools grow to what is under way at worst, which is when a thread was not run: a few hundred packets, once.
         let grown: u64 = before.iter().zip(after).map(|(before, after)| after.saturating_sub(*before)).sum();
-        assert!(grown < COUNTED as u64 / 50, "{shards} shards: {grown} allocations for {COUNTED} packets");
+        assert!(
+            grown < COUNTED as u64 / 50,
+            "{shards} shards, {queues} queues: {grown} allocations for {COUNTED} packets"
+        );
     }
 }

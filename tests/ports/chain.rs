@@ -52,7 +52,7 @@ impl Wire {
             leave_no_work_to_devices([&client, &server])?;
         }
         let port = |name: &str| chain.run(|| open(&kind.replace("INTERFACE", name)));
-        let sides = Sides { inside: port("inside"), outside: port("outside") };
+        let sides = Sides { inside: vec![port("inside")], outside: vec![port("outside")] };
         Some((Wire { client, server, _chain: Some(chain) }, sides))
     }
 
@@ -67,7 +67,8 @@ impl Wire {
             namespace.ip(&format!("address add {address}/24 dev wire"));
             port
         };
-        let sides = Sides { inside: tap(&client, "10.77.0.1"), outside: tap(&server, "10.77.0.2") };
+        let sides =
+            Sides { inside: vec![tap(&client, "10.77.0.1")], outside: vec![tap(&server, "10.77.0.2")] };
         Some((Wire { client, server, _chain: None }, sides))
     }
 

@@ -6,5 +6,6 @@ mod chain;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod netns;
+mod queues;
 mod tap;
 mod traffic;

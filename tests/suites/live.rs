@@ -67,7 +67,7 @@ impl Rig {
         let stage =
             |(at, nf): (usize, &Arc<dyn AnyNf>)| ChainStage { name: format!("s{at}"), nf: nf.clone() };
         let stages = nfs.iter().enumerate().map(stage).collect();
-        let sides = Sides { inside: inside_port, outside: outside_port };
+        let sides = Sides { inside: vec![inside_port], outside: vec![outside_port] };
         let live = Live::start(plan, stages, sides, options).expect("threads and a sound plan");
         let (pool, sent, seen) = (Pool::default(), HashMap::new(), HashMap::new());
         Rig { live: Some(live), inside, outside, pool, sent, seen, tickets: Vec::new() }
@@ -373,7 +373,12 @@ fn a_live_chain_that_can_not_be_is_refused() {
     let (inside, outside) = (memory_device(8).0, memory_device(8).0);
     let options = LiveOptions { shards: 3, ..LiveOptions::default() };
     let stages = vec![ChainStage { name: "one".to_owned(), nf: tickets() }];
-    let refused = Live::start(plan(1, 1, 2, 1), stages, Sides { inside, outside }, &options);
+    let refused = Live::start(
+        plan(1, 1, 2, 1),
+        stages,
+        Sides { inside: vec![inside], outside: vec![outside] },
+        &options,
+    );
     let sentence = refused.err().expect("too many shards").to_string();
     assert!(sentence.contains("lanes = 3"), "{sentence}");
 }

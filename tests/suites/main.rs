@@ -8,6 +8,7 @@ mod layering;
 mod live;
 mod log;
 mod mutants;
+mod queues;
 mod runs;
 mod schedules;
 mod shards;

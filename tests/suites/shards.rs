@@ -20,7 +20,7 @@ use pannier_runtime::port::{Duplex, Faults, Port, PortContext, memory_device};
 use pannier_runtime::ring::Plan;
 use pannier_runtime::shard::{Actor, Turn, take_turn};
 use pannier_runtime::wire::FrameBuilder;
-use pannier_runtime::{AnyNf, TxnResult, Verdict, nf, state};
+use pannier_runtime::{AnyNf, Direction, TxnResult, Verdict, nf, state};
 
 /// Mutants that this suite notices, and the simulator does not: its nodes do not panic.
 pub(crate) const MUTANTS: &[Mutant] = &[Mutant::PanickedLane];
@@ -97,7 +97,11 @@ impl Host for Table {
         Now { timer: self.timer, wall: self.timer }
     }
 
-    fn add(&mut self, _node: usize, _shard: usize, actor: Box<dyn Actor>) {
+    fn add_shard(&mut self, _node: usize, _shard: usize, actor: Box<dyn Actor>) {
+        self.actors.push(actor);
+    }
+
+    fn add_edge(&mut self, _direction: Direction, _queue: usize, actor: Box<dyn Actor>) {
         self.actors.push(actor);
     }
 
@@ -126,12 +130,12 @@ struct Rig {
     f: usize,
     lanes: usize,
     faulty: bool,
-    /// The ends of the ports at which packets of a direction enter.
-    ends: [Duplex; 2],
+    /// The ends of the ports at which packets of a direction enter, by queue.
+    ends: [Vec<Duplex>; 2],
     pool: Pool,
     sent: HashMap<(usize, u16), u64>,
-    /// By direction and flow: the numbers that came out.
-    came: HashMap<(usize, u16), Vec<u64>>,
+    /// By direction and flow: the numbers that came out, and by which queue.
+    came: HashMap<(usize, u16), (usize, Vec<u64>)>,
     /// By stage: all tickets that came out, each with its packet: direction, flow and number.
     tickets: [Vec<(u64, usize, u16, u64)>; STAGES as usize],
     /// A packet is under way at which a node panics.
@@ -162,8 +166,9 @@ impl Rig {
             }),
             ..LiveOptions::default()
         };
-        let (inside, out_of_inside) = memory_device(1_024);
-        let (outside, out_of_outside) = memory_device(1_024);
+        let mut queues = Entropy::stream(seed, 3);
+        let mut side = || (0..=queues.below(3)).map(|_| memory_device(1_024)).unzip();
+        let ((inside, out_of_inside), (outside, out_of_outside)) = (side(), side());
         let stage = |at| ChainStage { name: format!("s{at}"), nf: tickets(at) };
         let sides = Sides { inside, outside };
         let mut table = Table { random: Entropy::stream(seed, 2), timer: 1, pace, actors: Vec::new() };
@@ -202,18 +207,26 @@ impl Rig {
             burst.push(Packet::new(&FrameBuilder::ipv4(from, to).udp(flow, 53, &payload)));
         }
         let context = &mut PortContext { now: 0, pool: &mut self.pool };
-        let Ok(()) = self.ends[side].tx_burst(context, &mut burst);
+        let queues = self.ends[side].len();
+        for (queue, end) in self.ends[side].iter_mut().enumerate() {
+            let is_here = |packet: &mut Packet| usize::from(flow(packet.frame())) % queues == queue;
+            let Ok(()) = end.tx_burst(context, &mut burst.extract_if(.., is_here).collect());
+        }
     }
 
     fn take(&mut self) {
-        for side in 0..2 {
+        let [outbound, inbound] = [1, 0].map(|side: usize| 0..self.ends[side].len());
+        let all = outbound.map(|queue| (0, queue)).chain(inbound.map(|queue| (1, queue)));
+        for (side, queue) in all {
             let context = &mut PortContext { now: 0, pool: &mut self.pool };
             let mut burst = Vec::new();
-            let Ok(_) = self.ends[1 - side].rx_burst(usize::MAX, context, &mut burst);
+            let Ok(_) = self.ends[1 - side][queue].rx_burst(usize::MAX, context, &mut burst);
             for packet in burst {
                 let frame = packet.frame();
                 let (flow, sequence) = (flow(frame), number(frame, NUMBER));
-                self.came.entry((side, flow)).or_default().push(sequence);
+                let (by, numbers) = self.came.entry((side, flow)).or_insert((queue, Vec::new()));
+                assert_eq!(*by, queue, "flow {flow} leaves by two queues");
+                numbers.push(sequence);
                 for (stage, tickets) in self.tickets.iter_mut().enumerate().take(self.stages) {
                     tickets.push((number(frame, TICKETS + 8 * stage), side, flow, sequence));
                 }
@@ -257,7 +270,7 @@ impl Rig {
     }
 
     fn check(&mut self) {
-        for (flow, numbers) in &self.came {
+        for (flow, (_, numbers)) in &self.came {
             assert!(self.faulty || numbers.is_sorted(), "flow {flow:?} left as {numbers:?}");
         }
         for (stage, tickets) in self.tickets.iter_mut().enumerate().take(self.stages) {

@@ -64,7 +64,8 @@ impl Args {
 /// Runs a chain between two ports until somebody stops it.
 pub(crate) fn run(spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool) -> Ended {
     let Some((inside, outside)) = args.ports() else { return Ok(()) };
-    let open = |text: &str| PortSpec::parse(text).and_then(|spec| spec.open());
+    let shards = spec.shards;
+    let open = |text: &str| PortSpec::parse(text).and_then(|port| port.open_queues(shards));
     let sides = match open(inside).and_then(|inside| Ok(Sides { inside, outside: open(outside)? })) {
         Ok(sides) => sides,
         Err(error) => return fail(Failure::Files, error),

@@ -1,4 +1,4 @@
-//! The edge of a live chain: takes packets from a port into the lanes, and sends what the lanes release.
+//! The edge of a live chain: takes packets from a queue of a port into the lanes, and sends what lanes release to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,8 @@ const BURST: usize = 64;
 /// Turns between two publications of what a port has counted.
 const PUBLISH_EVERY: u32 = 1_024;
 
-/// What an edge and whoever looks after the chain tell each other.
+/// What an edge and whoever looks after the chain tell each other, on cache lines that no other edge writes.
+#[repr(align(128))]
 #[derive(Debug, Default)]
 pub(super) struct EdgeState {
     /// Packets that entered the chain here, and that left it.
@@ -69,13 +70,12 @@ impl EdgeState {
     }
 }
 
-/// What both edges of a chain have in common.
+/// What the edges of a chain have in common.
 #[derive(Clone)]
 pub(super) struct Common {
     pub(super) plan: Plan,
     pub(super) nfs: Arc<[Arc<dyn AnyNf>]>,
     pub(super) places: Vec<Arc<Place>>,
-    pub(super) depot: Arc<Depot>,
     /// The chain is over.
     pub(super) ended: Arc<AtomicBool>,
 }
@@ -103,6 +103,7 @@ impl Edge {
         direction: Direction,
         lanes: Vec<Duplex>,
         state: Arc<EdgeState>,
+        depot: Arc<Depot>,
         common: Common,
     ) -> Self {
         Edge {
@@ -113,7 +114,7 @@ impl Edge {
             state,
             // The port says which way a packet goes.
             ingress: Ingress::new(Inside::nothing(), Vec::new(), Undecided::default()),
-            pool: Pool::at(Arc::clone(&common.depot)),
+            pool: Pool::at(depot),
             common,
             refused: Reasons::default(),
             burst: Vec::new(),

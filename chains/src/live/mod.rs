@@ -5,6 +5,7 @@
 //! runs the chain calls it again and again. What is done is in [`Supervisor`], which has no thread; a [`Live`] chain gives
 //! it the threads.
 
+mod columns;
 mod edge;
 mod supervise;
 mod wire;
@@ -13,12 +14,14 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pannier_runtime::Direction;
 use pannier_runtime::clock::Now;
 use pannier_runtime::port::{Device, Faults, PortError, PortStats};
 use pannier_runtime::ring::{Plan, PlanError};
 use pannier_runtime::shard::{Actor, Clock, Idle, Worker, cores};
 
 use crate::chain::{ChainStage, Recovery, Summary};
+use columns::Columns;
 pub use supervise::{Host, Supervisor};
 
 /// How often nodes are looked at.
@@ -65,18 +68,22 @@ pub enum LiveError {
         /// Lanes there are.
         lanes: usize,
     },
+    /// A side of the chain without a port.
+    #[error("the chain has no port on one side: give each side a port, of one queue at least")]
+    NoPort,
     /// No thread.
     #[error("a worker's thread can't be started: {0}; end other programs or raise the limit of threads")]
     Thread(#[from] io::Error),
 }
 
-/// The two ports of a chain.
+/// The two ports of a chain, each of one queue or several (see [`PortSpec::open_queues`](pannier_runtime::port::PortSpec)).
+/// The packets of a flow must arrive by one queue, or they may overtake each other. What a lane lets out leaves by one queue.
 #[derive(Debug)]
 pub struct Sides {
     /// Towards the inside: what arrives here is outbound.
-    pub inside: Device,
+    pub inside: Vec<Device>,
     /// Towards the outside.
-    pub outside: Device,
+    pub outside: Vec<Device>,
 }
 
 /// A chain that runs.
@@ -88,7 +95,9 @@ pub struct Live {
 /// The threads of a chain.
 struct Crew {
     clock: Clock,
-    nodes: usize,
+    columns: Columns,
+    /// By node: the workers of its shards.
+    homes: Vec<Vec<usize>>,
     workers: Vec<Worker>,
 }
 
@@ -97,9 +106,18 @@ impl Host for Crew {
         self.clock.now()
     }
 
-    /// Neighbours share a worker, the shards of a node do not.
-    fn add(&mut self, node: usize, shard: usize, actor: Box<dyn Actor>) {
-        let home = (node * self.workers.len() / self.nodes + shard) % self.workers.len();
+    fn add_shard(&mut self, node: usize, shard: usize, actor: Box<dyn Actor>) {
+        self.homes[node].truncate(shard);
+        let home = self.columns.further(node, shard, &self.homes[node]);
+        self.homes[node].push(home);
+        self.workers[home].add(actor);
+    }
+
+    fn add_edge(&mut self, direction: Direction, queue: usize, actor: Box<dyn Actor>) {
+        let home = match direction {
+            Direction::Outbound => self.columns.home(0, queue),
+            Direction::Inbound => self.columns.outside(queue),
+        };
         self.workers[home].add(actor);
     }
 
@@ -120,7 +138,7 @@ pub struct LiveOutcome {
     pub summary: Summary,
     /// Promises that were broken, each a sentence.
     pub broken: Vec<String>,
-    /// What the ports counted: inside, outside.
+    /// What the ports counted, all queues together: inside, outside.
     pub ports: [PortStats; 2],
     /// Why a port gave up before the end.
     pub port_error: Option<PortError>,
@@ -138,7 +156,9 @@ impl Live {
         options: &LiveOptions,
     ) -> Result<Self, LiveError> {
         let clock = Clock::default();
-        let mut crew = Crew { clock, nodes: plan.nodes(), workers: start_workers(options, clock)? };
+        let workers = start_workers(options, clock)?;
+        let columns = Columns { nodes: plan.nodes(), shards: options.shards, workers: workers.len() };
+        let mut crew = Crew { clock, columns, homes: vec![Vec::new(); plan.nodes()], workers };
         let supervisor = Supervisor::start(plan, stages, sides, options, &mut crew)?;
         Ok(Live { supervisor: Some(supervisor), crew })
     }

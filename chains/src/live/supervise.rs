@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
-use pannier_runtime::AnyNf;
 use pannier_runtime::clock::{Nanos, Now};
 use pannier_runtime::packet::{Depot, Kind, Pool};
-use pannier_runtime::port::{Port, PortContext, PortError};
+use pannier_runtime::port::{Port, PortContext, PortError, PortStats};
 use pannier_runtime::ring::{Node, Orchestrator, Output, Plan, SharedNode, Standing};
 use pannier_runtime::shard::{Actor, LaneLinks, NodeHandle, Order, Place, Shard, Told};
+use pannier_runtime::{AnyNf, Direction};
 
 use super::LiveOutcome;
 use super::edge::EdgeState;
@@ -34,8 +34,10 @@ const OBEDIENCE: Nanos = 5_000_000_000;
 pub trait Host {
     /// The time.
     fn now(&self) -> Now;
-    /// Gives an actor turns from now on: a shard of a node, by its number, or an edge beside it.
-    fn add(&mut self, node: usize, shard: usize, actor: Box<dyn Actor>);
+    /// Gives a shard of a node, by its number, turns from now on. Those of this number and above that it had have ended.
+    fn add_shard(&mut self, node: usize, shard: usize, actor: Box<dyn Actor>);
+    /// Gives an edge turns from now on: where packets of a `direction` enter by a queue.
+    fn add_edge(&mut self, direction: Direction, queue: usize, actor: Box<dyn Actor>);
     /// Lets actors go on for a moment; time passes.
     fn wait(&mut self);
     /// Lets actors go on until all have ended.
@@ -52,9 +54,11 @@ pub struct Supervisor {
     /// By node: the mailboxes of its shards; the first leads.
     pub(super) shards: Vec<Vec<Sender<Order>>>,
     pub(super) told: Receiver<(usize, Told)>,
-    pub(super) edges: [Arc<EdgeState>; 2],
+    /// By side, inside first, and queue.
+    pub(super) edges: [Vec<Arc<EdgeState>>; 2],
     pub(super) ended: Arc<AtomicBool>,
-    pub(super) depot: Arc<Depot>,
+    /// By column: where its pools hand packets to each other.
+    pub(super) depots: Vec<Arc<Depot>>,
     pub(super) outages: Vec<Option<Outage>>,
     /// By node: the signs of life that it has given, and when the last one came.
     pub(super) beats: Vec<(u64, Nanos)>,
@@ -81,12 +85,17 @@ impl Supervisor {
 
     /// Packets that have entered the chain so far, on both sides.
     pub fn entered(&self) -> u64 {
-        self.edges.iter().map(|edge| edge.entered.load(Ordering::Relaxed)).sum()
+        self.edges().map(|edge| edge.entered.load(Ordering::Relaxed)).sum()
     }
 
     /// Packets that have left the chain so far, on both sides.
     pub fn left(&self) -> u64 {
-        self.edges.iter().map(|edge| edge.left.load(Ordering::Relaxed)).sum()
+        self.edges().map(|edge| edge.left.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The edges of both sides.
+    fn edges(&self) -> impl Iterator<Item = &Arc<EdgeState>> {
+        self.edges.iter().flatten()
     }
 
     /// Nodes that were replaced and have all their state again.
@@ -106,7 +115,7 @@ impl Supervisor {
 
     /// Why a port can't go on, if one can't.
     pub fn port_error(&self) -> Option<PortError> {
-        self.edges.iter().find_map(|edge| edge.failed())
+        self.edges().find_map(|edge| edge.failed())
     }
 
     /// Does at once what is to be done: hears the shards, and looks at the nodes.
@@ -254,8 +263,9 @@ impl Supervisor {
         }
         while self.shards[node].len() < count {
             let (to, mailbox) = unbounded();
-            let shard = Shard::new(self.places[node].clone(), mailbox, self.depot.clone());
-            host.add(node, self.shards[node].len(), Box::new(shard));
+            let number = self.shards[node].len();
+            let shard = Shard::new(self.places[node].clone(), mailbox, self.depot(number));
+            host.add_shard(node, number, Box::new(shard));
             self.shards[node].push(to);
         }
         lanes.sort_by_key(|lane| lane.number);
@@ -275,6 +285,11 @@ impl Supervisor {
     /// How many shards run a node.
     pub fn shards(&self, node: usize) -> usize {
         self.shards[node].len()
+    }
+
+    /// The depot of a shard, or of a queue of an edge.
+    pub(super) fn depot(&self, column: usize) -> Arc<Depot> {
+        Arc::clone(&self.depots[column % self.depots.len()])
     }
 
     /// Takes all lanes of a node, and the node, from its shards.
@@ -302,7 +317,7 @@ impl Supervisor {
 
     /// Ends the chain: takes no more packets, lets those leave that are inside, and sums up.
     pub fn finish(mut self, host: &mut dyn Host) -> LiveOutcome {
-        self.edges.iter().for_each(|edge| edge.closed.store(true, Ordering::Relaxed));
+        self.edges().for_each(|edge| edge.closed.store(true, Ordering::Relaxed));
         let end = host.now().timer.saturating_add(DRAIN);
         let enough = STILL_TURNS * (self.places.len() as u64 + 2); // the edges too
         let (mut before, mut since, mut turns) = (self.left(), host.now().timer, self.turns());
@@ -331,7 +346,7 @@ impl Supervisor {
     fn turns(&self) -> Vec<u64> {
         let shards = self.places.iter().zip(&self.shards);
         let shards = shards.flat_map(|(place, shards)| (0..shards.len()).map(|shard| place.beats_of(shard)));
-        shards.chain(self.edges.iter().map(|edge| edge.beats.load(Ordering::Relaxed))).collect()
+        shards.chain(self.edges().map(|edge| edge.beats.load(Ordering::Relaxed))).collect()
     }
 
     /// Lets all actors end.
@@ -352,7 +367,7 @@ impl Supervisor {
                     lost += link.inner().lost() + link.counts().lost;
                     doubled += link.counts().duplicated;
                 }
-                for side in [&mut lane.inside, &mut lane.outside].into_iter().flatten() {
+                for side in lane.inside.iter_mut().chain(&mut lane.outside) {
                     let Ok(_) = side.rx_burst(usize::MAX, context, &mut under_way);
                     lost += side.lost();
                 }
@@ -367,7 +382,7 @@ impl Supervisor {
         let nodes = self.places.iter().zip(&nodes).map(|(place, node)| (place.past(), node.as_ref()));
         let nodes: Vec<_> = nodes.collect();
         lost += nodes.iter().map(|(past, node)| past.lost + node.map_or(0, |n| n.stats().lost)).sum::<u64>();
-        lost += self.edges.iter().map(|edge| edge.lost()).sum::<u64>();
+        lost += self.edges().map(|edge| edge.lost()).sum::<u64>();
         let account = Account {
             plan: &self.plan,
             names: &self.names,
@@ -389,7 +404,7 @@ impl Supervisor {
             recoveries: &self.recoveries,
         };
         let (mut summary, broken) = (account.summary(), account.broken_promises());
-        for edge in &self.edges {
+        for edge in self.edges() {
             for (reason, count) in edge.refused().sorted() {
                 summary.packets.dropped += count;
                 *summary
@@ -401,7 +416,11 @@ impl Supervisor {
             }
         }
         summary.warnings = self.warnings.clone();
-        let ports = [self.edges[0].stats(), self.edges[1].stats()];
+        let ports = [0, 1].map(|side: usize| {
+            let mut sum = PortStats::default();
+            self.edges[side].iter().for_each(|edge| sum.add(&edge.stats()));
+            sum
+        });
         LiveOutcome { summary, broken, ports, port_error: self.port_error() }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Sender, unbounded};
 use pannier_runtime::entropy::Entropy;
+use pannier_runtime::packet::Depot;
 use pannier_runtime::port::{Duplex, Fault, Faults, duplex};
 use pannier_runtime::ring::{Node, Orchestrator, Plan, PlanError};
 use pannier_runtime::shard::{LaneLinks, NodeHandle, Order, Place, Shard};
@@ -40,6 +41,9 @@ impl Supervisor {
         if !(1..=plan.lanes).contains(&options.shards) {
             return Err(LiveError::Shards { shards: options.shards, lanes: plan.lanes });
         }
+        if sides.inside.is_empty() || sides.outside.is_empty() {
+            return Err(LiveError::NoPort);
+        }
         let mut plan = plan;
         if options.faults == Faults::NONE {
             plan.limits.repair_after = plan.limits.repair_after.max(LEAST_REPAIR);
@@ -59,9 +63,10 @@ impl Supervisor {
             places: (0..nodes).map(place).collect(),
             shards: mailboxes.iter().map(|leader| vec![leader.clone()]).collect(),
             told,
-            edges: [Arc::default(), Arc::default()],
+            edges: [&sides.inside, &sides.outside]
+                .map(|queues| queues.iter().map(|_| Arc::default()).collect()),
             ended: Arc::default(),
-            depot: Arc::default(),
+            depots: depots(options.shards),
             outages: (0..nodes).map(|_| None).collect(),
             beats: vec![(0, host.now().timer); nodes],
             patience: u64::try_from(options.patience.as_nanos()).unwrap_or(u64::MAX),
@@ -69,15 +74,15 @@ impl Supervisor {
             unrecoverable: None,
             warnings: Vec::new(),
         };
-        let (lanes, edges) = wire(&plan, options.faults);
+        let (lanes, edges) = wire(&plan, options.faults, [sides.inside.len(), sides.outside.len()]);
         supervisor.start_edges(sides, edges, host);
         for (index, (links, (to, mailbox))) in lanes.into_iter().zip(leaders).enumerate() {
-            let shard = Shard::new(supervisor.places[index].clone(), mailbox, supervisor.depot.clone());
+            let shard = Shard::new(supervisor.places[index].clone(), mailbox, supervisor.depot(0));
             let view = supervisor.orchestrator.view().clone();
             let node = Node::new(index, plan, supervisor.nfs.clone(), view);
             // The mailbox was made a few lines above, and its shard begins below.
             let _ = to.send(Order::Take(links, NodeHandle::Alone(Box::new(node)), true));
-            host.add(index, 0, Box::new(shard));
+            host.add_shard(index, 0, Box::new(shard));
         }
         if options.shards > 1 {
             (0..nodes).for_each(|node| supervisor.set_shards(node, options.shards, host));
@@ -85,35 +90,44 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    fn start_edges(&self, sides: Sides, lanes: [Vec<Duplex>; 2], host: &mut dyn Host) {
-        let [inside, outside] = lanes;
-        let ports = [
-            (sides.inside, inside, Direction::Outbound, 0, &self.edges[0]),
-            // Beside the last node, which has less to do than the first where it only replicates.
-            (sides.outside, outside, Direction::Inbound, self.plan.nodes() - 1, &self.edges[1]),
-        ];
+    fn start_edges(&self, sides: Sides, links: [Vec<Vec<Duplex>>; 2], host: &mut dyn Host) {
         let common = Common {
             plan: self.plan,
             nfs: Arc::clone(&self.nfs),
             places: self.places.clone(),
-            depot: Arc::clone(&self.depot),
             ended: Arc::clone(&self.ended),
         };
-        for (port, lanes, direction, node, state) in ports {
-            let edge = Edge::new(port, direction, lanes, Arc::clone(state), common.clone());
-            // The edges of a node that is alone should not share a core.
-            let shard = usize::from(self.plan.nodes() == 1 && direction == Direction::Inbound);
-            host.add(node, shard, Box::new(edge));
+        let directions = [Direction::Outbound, Direction::Inbound];
+        let sides = [sides.inside, sides.outside].into_iter().zip(links);
+        for ((direction, states), (queues, links)) in directions.into_iter().zip(&self.edges).zip(sides) {
+            for (queue, ((port, lanes), state)) in queues.into_iter().zip(links).zip(states).enumerate() {
+                let edge =
+                    Edge::new(port, direction, lanes, Arc::clone(state), self.depot(queue), common.clone());
+                host.add_edge(direction, queue, Box::new(edge));
+            }
         }
     }
 }
 
-/// All links: for each node its lanes', and for each edge its own.
-fn wire(plan: &Plan, faults: Faults) -> (Vec<Vec<LaneLinks>>, [Vec<Duplex>; 2]) {
+/// A depot for each of so many columns, and behind several one for all.
+fn depots(columns: usize) -> Vec<Arc<Depot>> {
+    let common = Arc::default();
+    match columns {
+        1 => vec![common],
+        _ => (0..columns).map(|_| Arc::new(Depot::in_front(Arc::clone(&common)))).collect(),
+    }
+}
+
+/// The links of the edges: of each side, of each queue, those to the lanes.
+type EdgeLinks = [Vec<Vec<Duplex>>; 2];
+
+/// All links: for each node its lanes', and for each edge its own. The sides have so many `queues`.
+fn wire(plan: &Plan, faults: Faults, queues: [usize; 2]) -> (Vec<Vec<LaneLinks>>, EdgeLinks) {
     let (nodes, lanes) = (plan.nodes(), plan.lanes);
-    let empty = |number| LaneLinks { number, before: None, after: None, inside: None, outside: None };
+    let empty =
+        |number| LaneLinks { number, before: None, after: None, inside: Vec::new(), outside: Vec::new() };
     let mut all: Vec<Vec<LaneLinks>> = (0..nodes).map(|_| (0..lanes).map(empty).collect()).collect();
-    let mut edges = [Vec::new(), Vec::new()];
+    let mut edges = queues.map(|queues| (0..queues).map(|_| Vec::new()).collect());
     (0..lanes).for_each(|lane| wire_lane(plan, faults, lane, &mut all, &mut edges));
     (all, edges)
 }
@@ -123,7 +137,7 @@ fn wire_lane(
     faults: Faults,
     lane: usize,
     all: &mut [Vec<LaneLinks>],
-    edges: &mut [Vec<Duplex>; 2],
+    [inside, outside]: &mut EdgeLinks,
 ) {
     let nodes = plan.nodes();
     for node in (0..nodes).filter(|_| nodes > 1) {
@@ -133,10 +147,13 @@ fn wire_lane(
         all[node][lane].after = Some(faulty(here, 0));
         all[plan.successor(node)][lane].before = Some(faulty(there, 1));
     }
-    let (edge, first) = duplex(LINK);
-    edges[0].push(edge);
-    all[0][lane].inside = Some(first);
-    let (edge, last) = duplex(LINK);
-    edges[1].push(edge);
-    all[plan.last()][lane].outside = Some(last);
+    all[0][lane].inside = inside.iter_mut().map(link_to).collect();
+    all[plan.last()][lane].outside = outside.iter_mut().map(link_to).collect();
+}
+
+/// A link to an edge, which gets the other end.
+fn link_to(edge: &mut Vec<Duplex>) -> Duplex {
+    let (there, here) = duplex(LINK);
+    edge.push(there);
+    here
 }

@@ -12,10 +12,19 @@ const LARGEST_BUFFER: usize = 2 * (HEADROOM + MAX_FRAME + MAX_UNIT);
 /// Packets that change between pools at once.
 const CRATE: usize = 256;
 
+/// Full crates that a depot keeps before it hands on what comes to the one behind it.
+const KEPT: usize = 4;
+
 /// Where the pools of several threads hand packets to each other: packets come in on one thread and go out on another,
 /// always the same way round. A crate at a time, so that the lock is rarely taken.
+///
+/// Pools of one thread have a depot of their own [in front of](Depot::in_front) the one for all: what they use again is in
+/// their core's caches.
 #[derive(Debug, Default)]
-pub struct Depot(Mutex<Crates>);
+pub struct Depot {
+    crates: Mutex<Crates>,
+    behind: Option<Arc<Depot>>,
+}
 
 #[derive(Debug, Default)]
 struct Crates {
@@ -24,9 +33,39 @@ struct Crates {
 }
 
 impl Depot {
+    /// A depot for a few pools that takes from `behind` what it lacks, and gives it what is too much.
+    pub fn in_front(behind: Arc<Depot>) -> Self {
+        Depot { behind: Some(behind), ..Depot::default() }
+    }
+
     fn crates(&self) -> MutexGuard<'_, Crates> {
         // The lists are whole between any two of their operations.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.crates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A full crate for an empty one, which comes back where there is none.
+    fn fill(&self, empty: Vec<Packet>) -> Vec<Packet> {
+        let mut crates = self.crates();
+        match (crates.full.pop(), &self.behind) {
+            (Some(full), _) => {
+                crates.empty.push(empty);
+                full
+            }
+            (None, Some(behind)) => behind.fill(empty),
+            (None, None) => empty,
+        }
+    }
+
+    /// An empty crate for a full one.
+    fn clear(&self, full: Vec<Packet>) -> Vec<Packet> {
+        let mut crates = self.crates();
+        match self.behind.as_ref().filter(|_| crates.full.len() >= KEPT) {
+            Some(behind) => behind.clear(full),
+            None => {
+                crates.full.push(full);
+                crates.empty.pop().unwrap_or_else(|| Vec::with_capacity(CRATE))
+            }
+        }
     }
 }
 
@@ -108,10 +147,7 @@ impl Pool {
     fn refill(&mut self) {
         mem::swap(&mut self.free, &mut self.spare);
         if let Some(depot) = self.depot.as_ref().filter(|_| self.free.is_empty()) {
-            let mut crates = depot.crates();
-            if let Some(full) = crates.full.pop() {
-                crates.empty.push(mem::replace(&mut self.free, full));
-            }
+            self.free = depot.fill(mem::take(&mut self.free));
         }
     }
 
@@ -119,9 +155,7 @@ impl Pool {
     fn put_away(&mut self) {
         mem::swap(&mut self.free, &mut self.spare);
         if let Some(depot) = self.depot.as_ref().filter(|_| !self.free.is_empty()) {
-            let mut crates = depot.crates();
-            let empty = crates.empty.pop().unwrap_or_else(|| Vec::with_capacity(CRATE));
-            crates.full.push(mem::replace(&mut self.free, empty));
+            self.free = depot.clear(mem::take(&mut self.free));
         }
     }
 }
@@ -178,5 +212,26 @@ mod tests {
         let all =
             [&here, &there].map(|pool| pool.free.len() + pool.spare.len()).iter().sum::<usize>() + crates;
         assert!(all <= 100 + 4 * CRATE, "{all} packets");
+    }
+
+    #[test]
+    fn packets_stay_in_front_as_long_as_they_are_needed_there() {
+        // Goal: a thread uses its own packets again, and what is too much where packets end is not missing where they begin.
+        // Method: two depots in front of one; as many packets stay on each side, then all go from one side to the other.
+        let behind = Arc::new(Depot::default());
+        let fronts = [0, 1].map(|_| Arc::new(Depot::in_front(Arc::clone(&behind))));
+        let pools = || fronts.each_ref().map(|front| Pool::at(Arc::clone(front)));
+        let (mut from, mut to) = (pools(), pools());
+        let mut pass = |from_side: usize, to_side: usize| {
+            let under_way: Vec<Packet> = (0..100).map(|_| from[from_side].take()).collect();
+            under_way.into_iter().for_each(|packet| to[to_side].give(packet));
+        };
+        (0..1_000).for_each(|_| [0, 1].into_iter().for_each(|side| pass(side, side)));
+        assert!(behind.crates().full.is_empty());
+        (0..1_000).for_each(|_| pass(0, 1));
+        let pools: usize = from.iter().chain(&to).map(|pool| pool.free.len() + pool.spare.len()).sum();
+        let depots = fronts.iter().chain([&behind]);
+        let crates: usize = depots.map(|depot| depot.crates().full.iter().map(Vec::len).sum::<usize>()).sum();
+        assert!(pools + crates <= 2 * (100 + (KEPT + 4) * CRATE), "{pools} and {crates} packets");
     }
 }

@@ -67,6 +67,16 @@ pub struct PortStats {
     pub send_drops: Reasons,
 }
 
+impl PortStats {
+    /// Adds what another queue of the port has counted.
+    pub fn add(&mut self, other: &PortStats) {
+        self.received += other.received;
+        self.sent += other.sent;
+        self.receive_drops.add(&other.receive_drops);
+        self.send_drops.add(&other.send_drops);
+    }
+}
+
 /// What went wrong with a port, and the way out, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{port}: {problem}: {way_out}")]
@@ -155,7 +165,22 @@ impl PortSpec {
         }
     }
 
-    /// Opens the port.
+    /// Opens the port with up to `most` queues, at least one: what arrives comes by one of them, all packets of a flow by the
+    /// same, and each can send. A port of a kind that has one queue only has one.
+    ///
+    /// # Errors
+    /// As [`PortSpec::open`].
+    pub fn open_queues(&self, most: usize) -> Result<Vec<Device>, PortError> {
+        match self.kind.as_str() {
+            "af_packet" if most > 1 => {
+                let queues = AfPacket::open_queues(self, most)?;
+                Ok(queues.into_iter().map(|queue| Box::new(queue) as Device).collect())
+            }
+            _ => Ok(vec![self.open()?]),
+        }
+    }
+
+    /// Opens the port with one queue.
     ///
     /// # Errors
     /// An unknown kind, and what the kind itself finds wrong: a missing right, interface, driver …

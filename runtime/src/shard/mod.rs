@@ -39,10 +39,11 @@ pub struct LaneLinks {
     pub before: Option<Fault<Duplex>>,
     /// See `before`.
     pub after: Option<Fault<Duplex>>,
-    /// To the inside, at the first stage's node.
-    pub inside: Option<Duplex>,
-    /// To the outside, at the last stage's node.
-    pub outside: Option<Duplex>,
+    /// To the inside, at the first stage's node: a link to each queue's edge. Packets come by all of them; what the lane
+    /// lets out goes by one, so that it stays in order: that of the queue with the lane's number, counted round.
+    pub inside: Vec<Duplex>,
+    /// To the outside, at the last stage's node. See `inside`.
+    pub outside: Vec<Duplex>,
 }
 
 /// A node in the hands of its shards.
@@ -276,11 +277,15 @@ impl Shard {
             let number = lane.number;
             let mine = |packet: &Packet| usize::from(packet.meta.lane) == number;
             let leaves = |packet: &Packet, way| packet.meta.direction == way && mine(packet);
-            send_those(&mut lane.after, forward, mine, &mut self.burst, context);
-            send_those(&mut lane.before, backward, mine, &mut self.burst, context);
-            let (inside, outside) = (Direction::Inbound, Direction::Outbound);
-            send_those(&mut lane.inside, released, |p| leaves(p, inside), &mut self.burst, context);
-            send_those(&mut lane.outside, released, |p| leaves(p, outside), &mut self.burst, context);
+            send_those(lane.after.as_mut(), forward, mine, &mut self.burst, context);
+            send_those(lane.before.as_mut(), backward, mine, &mut self.burst, context);
+            for (way, edges) in
+                [(Direction::Inbound, &mut lane.inside), (Direction::Outbound, &mut lane.outside)]
+            {
+                let queue = number.checked_rem(edges.len());
+                let edge = queue.and_then(|queue| edges.get_mut(queue));
+                send_those(edge, released, |p| leaves(p, way), &mut self.burst, context);
+            }
         }
         control.drain(..).for_each(|(to, packet)| self.place.tell(to, packet));
         let caught_up = std::mem::take(caught_up);
@@ -301,22 +306,22 @@ fn receive(lane: &mut LaneLinks, now: Now, pool: &mut Pool, inbox: &mut Vec<Pack
         crowded |= link.inner().is_crowded();
         let Ok(_) = link.rx_burst(4 * BURST + REPAIR_UNITS, &mut context, inbox);
     }
-    for side in [&mut lane.inside, &mut lane.outside].into_iter().flatten() {
-        crowded |= side.is_crowded();
-        let Ok(_) = side.rx_burst(BURST, &mut context, inbox);
+    for edge in lane.inside.iter_mut().chain(&mut lane.outside) {
+        crowded |= edge.is_crowded();
+        let Ok(_) = edge.rx_burst(BURST, &mut context, inbox);
     }
     crowded
 }
 
 /// Sends those of `packets` that a link is for.
 fn send_those<P: Port<Error = Infallible>>(
-    link: &mut Option<P>,
+    link: Option<&mut P>,
     packets: &mut Vec<Packet>,
     is_for: impl Fn(&Packet) -> bool,
     burst: &mut Vec<Packet>,
     context: &mut PortContext<'_>,
 ) {
-    let Some(link) = link.as_mut().filter(|_| !packets.is_empty()) else { return };
+    let Some(link) = link.filter(|_| !packets.is_empty()) else { return };
     let all = packets.iter().all(&is_for);
     let burst = if all {
         packets

@@ -1,5 +1,8 @@
 //! Live chains between ports that make their traffic themselves and throw away what leaves: workers on cores, and
 //! nothing besides them at work.
+//!
+//! A port has as many queues as there are shards. Each brings the flows that the chain steers to its shard, as a network card
+//! brings them that spreads flows over its queues as the chain spreads them over lanes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,9 +12,10 @@ use hdrhistogram::Histogram;
 use pannier_chains::ChainStage;
 use pannier_chains::config::ChainSpec;
 use pannier_chains::live::{Live, LiveError, LiveOptions, Sides};
-use pannier_runtime::Packet;
 use pannier_runtime::clock::{Nanos, SECOND};
-use pannier_runtime::port::{DevicePort, Port, PortContext, PortError, PortStats};
+use pannier_runtime::port::{Device, DevicePort, Port, PortContext, PortError, PortStats};
+use pannier_runtime::ring::steer;
+use pannier_runtime::{AnyNf, Packet};
 
 use super::traffic::Feed;
 
@@ -22,12 +26,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a watch lasts between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
+/// Packets that have left by one queue, on a cache line that no other queue writes.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Left(AtomicU64);
+
 /// What the ports and whoever measures tell each other.
 #[derive(Debug)]
 struct Meter {
-    /// Nanoseconds between two packets; zero: as many as the chain takes.
+    /// Nanoseconds between two packets of a queue; zero: as many as the chain takes.
     gap: AtomicU64,
-    left: AtomicU64,
+    /// By queue.
+    left: Vec<Left>,
     /// Nanoseconds that packets were in the chain.
     latencies: Mutex<Histogram<u64>>,
 }
@@ -39,7 +49,7 @@ impl Meter {
     }
 }
 
-/// A port that makes packets.
+/// A port that makes packets: a queue of it.
 #[derive(Debug)]
 struct Source {
     feed: Feed,
@@ -48,9 +58,12 @@ struct Source {
     due: Nanos,
 }
 
-/// A port that packets end in.
+/// A port that packets end in: a queue of it.
 #[derive(Debug)]
-struct Sink(Arc<Meter>);
+struct Sink {
+    meter: Arc<Meter>,
+    queue: usize,
+}
 
 impl Port for Source {
     type Error = PortError;
@@ -102,9 +115,10 @@ impl Port for Sink {
     }
 
     fn tx_burst(&mut self, context: &mut PortContext<'_>, burst: &mut Vec<Packet>) -> Result<(), PortError> {
-        self.0.left.fetch_add(burst.len() as u64, Ordering::Relaxed);
-        if self.0.gap.load(Ordering::Relaxed) > 0 {
-            let mut latencies = self.0.latencies();
+        let Sink { meter, queue } = self;
+        meter.left[*queue].0.fetch_add(burst.len() as u64, Ordering::Relaxed);
+        if meter.gap.load(Ordering::Relaxed) > 0 {
+            let mut latencies = meter.latencies();
             let now = EPOCH + context.now;
             burst.iter().for_each(|packet| latencies.saturating_record(now.saturating_sub(packet.meta.time)));
         }
@@ -150,10 +164,22 @@ impl Running {
         };
         let stages = spec.stages.iter().map(stage).collect();
         let histogram = Histogram::new_with_bounds(1, 10 * SECOND, 3).expect("these bounds are in order");
-        let (gap, left) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (gap, left) = (AtomicU64::new(0), (0..way.shards).map(|_| Left::default()).collect());
         let meter = Arc::new(Meter { gap, left, latencies: Mutex::new(histogram) });
-        let inside = Source { feed: feed.clone(), meter: Arc::clone(&meter), due: 0 };
-        let sides = Sides { inside: Box::new(inside), outside: Box::new(Sink(Arc::clone(&meter))) };
+        let nfs: Vec<Arc<dyn AnyNf>> = spec.stages.iter().map(|stage| stage.nf.clone()).collect();
+        let source = |queue: usize| {
+            let is_mine = |mut packet: Packet| {
+                steer(&mut packet, &plan, &nfs);
+                usize::from(packet.meta.lane) == queue
+            };
+            let feed = if way.shards > 1 { feed.part(is_mine) } else { feed.clone() };
+            Box::new(Source { feed, meter: Arc::clone(&meter), due: 0 }) as Device
+        };
+        let sink = |queue| Box::new(Sink { meter: Arc::clone(&meter), queue }) as Device;
+        let sides = Sides {
+            inside: (0..way.shards).map(source).collect(),
+            outside: (0..way.shards).map(sink).collect(),
+        };
         let options = LiveOptions { cores: way.cores.clone(), shards: way.shards, ..LiveOptions::default() };
         let mut running = Running { live: Live::start(plan, stages, sides, &options)?, meter };
         running.wait(|running| running.left() >= u64::from(flows));
@@ -161,7 +187,7 @@ impl Running {
     }
 
     fn left(&self) -> u64 {
-        self.meter.left.load(Ordering::Relaxed)
+        self.meter.left.iter().map(|left| left.0.load(Ordering::Relaxed)).sum()
     }
 
     fn wait(&mut self, until: impl Fn(&Self) -> bool) {
@@ -169,6 +195,11 @@ impl Running {
         while !until(self) && Instant::now() < end {
             self.live.watch(LOOK_EVERY);
         }
+    }
+
+    /// Lets so many nanoseconds pass between two packets.
+    fn set_gap(&self, gap: u64) {
+        self.meter.gap.store(gap * self.meter.left.len() as u64, Ordering::Relaxed);
     }
 
     /// Million packets a second that leave the chain, under as much as it takes.
@@ -184,7 +215,7 @@ impl Running {
     /// first figure, 99 % for the second, 99.9 % for the third.
     pub(super) fn latency(&mut self, mpps: f64, length: Duration) -> [f64; 3] {
         let gap = (1e3 / mpps).clamp(1.0, 1e6); // a packet a millisecond at least
-        self.meter.gap.store(gap as u64, Ordering::Relaxed);
+        self.set_gap(gap as u64);
         self.live.watch(length / 4);
         self.meter.latencies().reset();
         self.live.watch(length);
@@ -195,7 +226,7 @@ impl Running {
     /// Kills a node under 100,000 packets a second. Returns the milliseconds until its replacement has all state, and
     /// the bytes that it was sent.
     pub(super) fn recover(&mut self, node: usize) -> (f64, u64) {
-        self.meter.gap.store(10_000, Ordering::Relaxed);
+        self.set_gap(10_000);
         self.live.watch(10 * LOOK_EVERY);
         let before = self.live.recoveries().len();
         self.live.crash(node);

@@ -75,7 +75,8 @@ pub(super) struct Feed {
     /// One frame of each length, and which comes when.
     frames: Vec<Vec<u8>>,
     lengths: Vec<usize>,
-    flows: u32,
+    /// Those that come once at first.
+    flows: Arc<[u32]>,
     /// By flow: its hash.
     hashes: Arc<[u32]>,
     draws: Arc<[u32]>,
@@ -105,15 +106,36 @@ impl Feed {
         };
         let hashes = (0..traffic.flows).map(hash).collect();
         let lengths = lengths.iter().filter_map(|bytes| kinds.binary_search(bytes).ok()).collect();
-        Feed { frames, lengths, flows: traffic.flows, hashes, draws: draws(traffic).into(), at: 0 }
+        let flows = (0..traffic.flows).collect();
+        Feed { frames, lengths, flows, hashes, draws: draws(traffic).into(), at: 0 }
+    }
+
+    /// The packets of a part of the flows: those of whose packets `is_in` says so. There must be one.
+    pub(super) fn part(&self, mut is_in: impl FnMut(Packet) -> bool) -> Self {
+        let is_in: Vec<bool> = (0..self.hashes.len() as u32).map(|flow| is_in(self.packet(flow))).collect();
+        let chosen = |flows: &[u32]| -> Vec<u32> {
+            flows.iter().copied().filter(|&flow| is_in[flow as usize]).collect()
+        };
+        let (flows, draws) = (chosen(&self.flows), chosen(&self.draws));
+        // Of many flows those of a part may never have been drawn.
+        let draws = if draws.is_empty() { &flows } else { &draws };
+        let draws = draws.iter().copied().cycle().take(DRAWS).collect();
+        Feed { flows: flows.into(), draws, at: 0, ..self.clone() }
+    }
+
+    /// A packet of a flow, of the first length.
+    fn packet(&self, flow: u32) -> Packet {
+        let mut packet = Packet::new(&self.frames[self.lengths[0]]);
+        put_flow(packet.frame_mut(), flow);
+        packet.meta.flow = self.hashes[flow as usize];
+        packet.meta.direction = Direction::Outbound;
+        packet
     }
 
     /// The next packet; it is outbound, and arrived at `time`.
     pub(super) fn next(&mut self, time: u64, pool: &mut Pool) -> Packet {
-        let flow = match u32::try_from(self.at) {
-            Ok(first) if first < self.flows => first,
-            _ => self.draws[self.at % DRAWS],
-        };
+        let first = self.flows.get(self.at).copied();
+        let flow = first.unwrap_or_else(|| self.draws[self.at % DRAWS]);
         let frame = &self.frames[self.lengths[self.at % self.lengths.len()]];
         self.at += 1;
         let mut packet = pool.take();

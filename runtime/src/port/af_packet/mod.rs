@@ -7,6 +7,10 @@
 //!
 //! Frames come with the VLAN tags that the kernel took out of them. What the machine itself sends on the interface
 //! does not arrive.
+//!
+//! With several queues each has a ring of so many frames and sockets of its own. The kernel spreads what arrives over them by
+//! a hash of addresses and transport ports that is the same both ways (`PACKET_FANOUT_HASH`): each frame comes by one queue,
+//! and all frames of a flow by the same. Fragments of a datagram, whole ones without ports, and frames with VLAN tags too.
 
 mod ring;
 
@@ -29,6 +33,9 @@ const FRAMES: usize = 4_096;
 const BUFFER: i32 = 8 << 20;
 /// How many bursts in a row find nothing before the port looks whether all is well.
 const QUIET: u32 = 16;
+/// How a group of sockets shares what arrives: by flow. The first has the kernel find a number for the group.
+const BY_FLOW: u32 = libc::PACKET_FANOUT_HASH << 16;
+const NEW_GROUP: u32 = (libc::PACKET_FANOUT_FLAG_UNIQUEID as u32) << 16;
 
 /// A port on an interface of this machine.
 #[derive(Debug)]
@@ -102,9 +109,45 @@ impl AfPacket {
         })
     }
 
+    /// Opens the port with up to `most` queues, at least one; one where the kernel (before Linux 4.12) spreads no frames.
+    pub(super) fn open_queues(spec: &PortSpec, most: usize) -> Result<Vec<AfPacket>, PortError> {
+        let first = AfPacket::open(spec)?;
+        let join = |queue: &AfPacket, group: u32| {
+            sys::set_option(&queue.ring.socket(), libc::SOL_PACKET, libc::PACKET_FANOUT, &(group | BY_FLOW))
+        };
+        let has_group = most > 1 && join(&first, NEW_GROUP).is_ok();
+        let mut queues = vec![first];
+        if has_group {
+            let refused = |error: io::Error| interface::refused(spec, "CAP_NET_RAW", &error);
+            let group: u32 = sys::option(&queues[0].ring.socket(), libc::SOL_PACKET, libc::PACKET_FANOUT)
+                .map_err(refused)?;
+            for _ in 1..most {
+                let queue = AfPacket::open(spec)?;
+                join(&queue, group & 0xFFFF).map_err(refused)?;
+                queues.push(queue);
+            }
+        }
+        // A socket gets all frames until it has joined: they have come to others too.
+        queues.iter_mut().for_each(|queue| (0..queue.ring.slots()).for_each(|_| queue.discard()));
+        Ok(queues)
+    }
+
+    /// Throws the frame at the front of the ring away, if one is there.
+    fn discard(&mut self) {
+        let Some(arrived) = self.ring.front() else { return };
+        if arrived.waits_whole {
+            let _ = self.ring.read_whole(self.pending.room()); // whatever comes of it, the frame goes
+        }
+        self.ring.release();
+    }
+
     /// The frame at the front of the ring; nothing where it is now `pending`. `None` when no frame is there.
     fn arrive(&mut self, pool: &mut Pool) -> Option<Result<Option<Packet>, &'static str>> {
         let arrived = self.ring.front()?;
+        if arrived.is_outgoing {
+            self.discard(); // sockets of a group get these in spite of PACKET_IGNORE_OUTGOING
+            return Some(Ok(None));
+        }
         let result = if arrived.header.is_super_frame() || arrived.frame.len() < arrived.length {
             self.begin().map(|()| None)
         } else {

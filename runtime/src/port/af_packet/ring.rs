@@ -52,6 +52,8 @@ struct Shape {
 
 /// Bytes of a slot in front of the frame, tags and the like included: rather too many.
 const BEFORE_FRAME: usize = 128;
+/// Where in a slot `sll_pkttype` is: behind the head, rounded up to 16 bytes, is the `struct sockaddr_ll` of the frame.
+const KIND: usize = size_of::<Head>().next_multiple_of(libc::TPACKET_ALIGNMENT) + 10;
 /// The least size of a slot, and the largest: on an interface with a larger MTU long frames wait whole.
 const LEAST_SLOT: usize = 2_048;
 const LARGEST_SLOT: usize = 16_384;
@@ -75,6 +77,8 @@ pub(super) struct Arrived<'a> {
     pub(super) length: usize,
     /// Whether all of it waits behind the socket, to be read with its [`VnetHeader`].
     pub(super) waits_whole: bool,
+    /// Whether the machine itself has sent it.
+    pub(super) is_outgoing: bool,
 }
 
 /// The memory of a ring.
@@ -149,6 +153,11 @@ impl Ring {
         Ok(())
     }
 
+    /// Frames that it has room for.
+    pub(super) fn slots(&self) -> u32 {
+        self.shape.slots
+    }
+
     /// Whether there is no memory to receive into.
     pub(super) fn is_missing(&self) -> bool {
         self.memory.is_none()
@@ -200,6 +209,7 @@ impl Ring {
             frame: frame.unwrap_or_default(),
             length: head.length as usize,
             waits_whole: status & libc::TP_STATUS_COPY != 0,
+            is_outgoing: slot[KIND] == libc::PACKET_OUTGOING,
         })
     }
 

@@ -1,0 +1,164 @@
+//! Ports with several queues: each frame comes by one of them, and each flow in order, also through a chain of two shards.
+
+use std::collections::HashMap;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pannier_chains::ChainStage;
+use pannier_chains::live::{Live, LiveOptions, Sides};
+use pannier_nf::monitor::{MonitorConfig, monitor};
+use pannier_runtime::packet::Pool;
+use pannier_runtime::port::{Device, Port, PortContext, PortSpec};
+use pannier_runtime::ring::Plan;
+use pannier_runtime::wire::FrameBuilder;
+
+use crate::netns::{Line, Namespace, join};
+use crate::traffic::{open, receive, send};
+
+const FLOWS: u16 = 64;
+/// Frames of each flow.
+const FRAMES: u16 = 40;
+/// What the tests' frames end with, in front of flow and number.
+const MARK: [u8; 4] = *b"mine";
+
+/// A frame of a flow, to the server or back. Some flows have VLAN tags, some are fragments without transport ports.
+fn frame(flow: u16, number: u16, is_outbound: bool) -> Vec<u8> {
+    let [high, low] = flow.to_be_bytes();
+    let (mut from, mut to) = ([10, 1, high, low], [192, 0, 2, 1]);
+    if !is_outbound {
+        (from, to) = (to, from);
+    }
+    let builder = FrameBuilder::ipv4(from, to);
+    let builder = match flow % 4 {
+        1 => builder.vlan(7),
+        2 => builder.fragment(number.into(), 64, number.is_multiple_of(2)),
+        _ => builder,
+    };
+    let end = [&MARK[..], &flow.to_be_bytes(), &number.to_be_bytes()].concat();
+    builder.udp(1_000, 2_000, &[vec![0; 40], end].concat())
+}
+
+fn is_mine(frame: &[u8]) -> bool {
+    frame.len() > 8 && frame[frame.len() - 8..].starts_with(&MARK)
+}
+
+/// The frame's flow and number.
+fn read(frame: &[u8]) -> (u16, u16) {
+    let (_, end) = frame.split_at(frame.len() - 4);
+    (u16::from_be_bytes([end[0], end[1]]), u16::from_be_bytes([end[2], end[3]]))
+}
+
+/// All frames one way, those of a flow in order.
+fn all(is_outbound: bool) -> Vec<Vec<u8>> {
+    let numbers = (0..FRAMES).flat_map(|number| (0..FLOWS).map(move |flow| (flow, number)));
+    numbers.map(|(flow, number)| frame(flow, number, is_outbound)).collect()
+}
+
+fn queues(namespace: &Namespace, text: &str) -> Vec<Device> {
+    let open = || PortSpec::parse(text).and_then(|spec| spec.open_queues(2)).expect("the port opens");
+    namespace.run(open)
+}
+
+/// Receives all of a flow's frames, each once and in order, and no others of the test's.
+fn wants_all(port: &mut Device, sent: &[Vec<u8>]) {
+    let mut next = HashMap::new();
+    for packet in receive(port, sent.len(), is_mine) {
+        let (flow, number) = read(packet.frame());
+        let next = next.entry(flow).or_insert(0);
+        assert_eq!(number, *next, "flow {flow}");
+        *next += 1;
+    }
+    assert_eq!(next.len(), usize::from(FLOWS));
+    assert!(next.values().all(|&next| next == FRAMES), "{next:?}");
+    assert!(receive_now(port).is_empty(), "a frame came twice");
+}
+
+#[test]
+fn flows_pass_a_chain_of_two_shards_by_two_queues() {
+    // Goal: no frame is lost, doubled or overtaken between queues, lanes and shards. Method: many flows, plain, with tags and
+    // in fragments, both ways through a monitor with two shards and two queues a side; each frame arrives once, in order.
+    let Some(line) = Line::new() else { return };
+    let side = |name: &str| queues(&line.chain, &format!("af_packet:{name}"));
+    let sides = Sides { inside: side("inside"), outside: side("outside") };
+    assert_eq!((sides.inside.len(), sides.outside.len()), (2, 2));
+    let [mut client, mut server] = [&line.client, &line.server].map(|end| end.run(|| open("af_packet:wire")));
+    let mut plan = Plan::new(1, 1).expect("a sound geometry");
+    plan.lanes = 2;
+    let stage = ChainStage { name: "monitor".to_owned(), nf: Arc::new(monitor(MonitorConfig::default())) };
+    let options = LiveOptions { shards: 2, ..LiveOptions::default() };
+    let mut live = Live::start(plan, vec![stage], sides, &options).expect("threads and a sound plan");
+    let (outbound, inbound) = (all(true), all(false));
+    for (out, back) in outbound.chunks(64).zip(inbound.chunks(64)) {
+        send(&mut client, out);
+        send(&mut server, back);
+        live.watch(Duration::from_millis(1));
+    }
+    wants_all(&mut server, &outbound);
+    wants_all(&mut client, &inbound);
+    let outcome = live.finish();
+    assert_eq!((outcome.broken, outcome.port_error), (Vec::new(), None));
+    let both = (outbound.len() + inbound.len()) as u64;
+    let [received, sent] =
+        [outcome.ports.each_ref().map(|port| port.received), outcome.ports.map(|p| p.sent)]
+            .map(|counts| counts.iter().sum::<u64>());
+    assert!(received >= both && sent >= both, "{received} received, {sent} sent of {both}");
+}
+
+#[test]
+fn each_flow_of_af_packet_comes_by_one_queue() {
+    // Goal: a frame comes once, by its flow's queue, whichever way it goes; what the machine sends does not come. Method: many
+    // flows both ways, and datagrams that the kernel sends from the port's interface; then one queue goes.
+    let Some((near, far)) = Namespace::new().zip(Namespace::new()) else { return };
+    let (near, far) = (near.without_ipv6(), far.without_ipv6());
+    join((&near, "left"), (&far, "right"));
+    let mut ports = queues(&near, "af_packet:left");
+    let mut other = far.run(|| open("af_packet:right"));
+    near.ip("address add 10.77.0.1/24 dev left");
+    near.ip("neighbour add 10.77.0.2 lladdr 02:00:00:00:00:02 dev left");
+    let socket = near.run(|| UdpSocket::bind("10.77.0.1:0").expect("the address is there"));
+    socket.send_to(&MARK.repeat(4), "10.77.0.2:7").expect("it can be sent");
+    assert_eq!(receive(&mut other, 1, |frame| frame.ends_with(&MARK)).len(), 1);
+    assert!(ports.iter_mut().all(|port| receive_now(port).is_empty()), "what was sent has arrived");
+    let mut by = HashMap::new();
+    for is_outbound in [true, false] {
+        let sent = all(is_outbound);
+        sent.chunks(64).for_each(|frames| send(&mut other, frames));
+        let mut arrived = Vec::new();
+        for (queue, port) in ports.iter_mut().enumerate() {
+            let frames = receive_now(port);
+            assert!(!frames.is_empty(), "queue {queue} got nothing");
+            for (flow, number) in frames.iter().map(|frame| read(frame)) {
+                assert_eq!(*by.entry(flow).or_insert(queue), queue, "flow {flow}");
+                arrived.push((flow, number));
+            }
+        }
+        arrived.sort_unstable();
+        let mut wanted: Vec<(u16, u16)> = sent.iter().map(|frame| read(frame)).collect();
+        wanted.sort_unstable();
+        assert_eq!(arrived, wanted);
+    }
+    drop(ports.pop());
+    let sent = all(true);
+    send(&mut other, &sent[..64]);
+    assert_eq!(receive_now(&mut ports[0]).len(), 64, "the queue that is left gets all");
+}
+
+/// All frames of the test's that have arrived, once nothing more comes.
+fn receive_now(port: &mut Device) -> Vec<Vec<u8>> {
+    std::thread::sleep(Duration::from_millis(50));
+    let mut frames = Vec::new();
+    loop {
+        let mut burst = Vec::new();
+        let pool = &mut Pool::default();
+        let context = &mut PortContext { now: 0, pool };
+        if port.rx_burst(64, context, &mut burst).expect("the port works") == 0 {
+            return frames;
+        }
+        let mine = burst
+            .iter()
+            .map(|packet| packet.frame())
+            .filter(|frame| frame.ends_with(&MARK) || is_mine(frame));
+        frames.extend(mine.map(<[u8]>::to_vec));
+    }
+}
