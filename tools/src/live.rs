@@ -10,7 +10,7 @@ use pannier_chains::ChainStage;
 use pannier_chains::config::{ChainSpec, Crash};
 use pannier_chains::live::{Live, LiveOptions, LiveOutcome, Sides};
 use pannier_runtime::port::{PortError, PortSpec, PortStats};
-use pannier_runtime::shard::{Idle, tell_panics_briefly};
+use pannier_runtime::shard::{Idle, cores, tell_panics_briefly};
 use serde_json::json;
 
 use crate::{Ended, Failure, fail, print};
@@ -50,22 +50,23 @@ impl Args {
         Some((self.inside.as_deref()?, self.outside.as_deref()?))
     }
 
-    fn options(&self, spec: &ChainSpec) -> LiveOptions {
+    fn options(&self, spec: &mut ChainSpec) -> LiveOptions {
         let idle = match self.idle.as_str() {
             "spin" => Idle::SPIN,
             "yield" => Idle::YIELD,
             _ => Idle::SLEEP,
         };
-        let (cores, shards, faults) = (self.cores.clone(), spec.shards, spec.faults);
+        let cores = if self.cores.is_empty() { cores() } else { self.cores.clone() };
+        let (shards, faults) = (spec.shards_on(cores.len()), spec.faults);
         LiveOptions { cores, idle, shards, faults, ..LiveOptions::default() }
     }
 }
 
 /// Runs a chain between two ports until somebody stops it.
-pub(crate) fn run(spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool) -> Ended {
+pub(crate) fn run(mut spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool) -> Ended {
     let Some((inside, outside)) = args.ports() else { return Ok(()) };
-    let shards = spec.shards;
-    let open = |text: &str| PortSpec::parse(text).and_then(|port| port.open_queues(shards));
+    let options = args.options(&mut spec);
+    let open = |text: &str| PortSpec::parse(text).and_then(|port| port.open_queues(options.shards));
     let sides = match open(inside).and_then(|inside| Ok(Sides { inside, outside: open(outside)? })) {
         Ok(sides) => sides,
         Err(error) => return fail(Failure::Files, error),
@@ -75,7 +76,7 @@ pub(crate) fn run(spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool
         Err(error) => return fail(Failure::Usage, error),
     };
     tell_panics_briefly();
-    let (options, plan) = (args.options(&spec), spec.plan);
+    let plan = spec.plan;
     let due = Due { crashes: spec.crashes.into(), reshards };
     let stages = spec.stages.into_iter().map(|stage| ChainStage { name: stage.name, nf: stage.nf }).collect();
     let live = match Live::start(plan, stages, sides, &options) {

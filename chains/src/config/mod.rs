@@ -7,8 +7,8 @@
 //! seed = 1                     # of random numbers and faults
 //! burst = 32                   # packets read at once, 1 ..= 256
 //! unit = 32                    # packets committed together, 1 ..= 64
-//! shards = 1                   # cores that run a node of a live chain, 1 ..= 8
-//! lanes = 1                    # that flows are spread over: as many shards as a node can have; at least `shards`
+//! shards = 2                   # cores that run a node of a live chain, 1 ..= 8; not said: all, or 1 where `lanes` is said
+//! lanes = 2                    # that flows are spread over: as many shards as a node can have; `shards` at least
 //! crash = ["nat@500"]          # nodes that crash, and after how many packets
 //!
 //! [limits]                     # bounds of each node
@@ -63,6 +63,7 @@ use std::sync::Arc;
 
 use pannier_nf::NfKind;
 use pannier_runtime::AnyNf;
+use pannier_runtime::limits::MAX_LANES;
 use pannier_runtime::packet::Direction;
 use pannier_runtime::port::Faults;
 use pannier_runtime::ring::Plan;
@@ -88,8 +89,8 @@ pub struct ChainSpec {
     pub stages: Vec<StageSpec>,
     /// Packets that are read at once.
     pub burst: usize,
-    /// Shards of each node of a live chain, at its start.
-    pub shards: usize,
+    /// Shards of each node of a live chain, at its start, where the chain says; see [`ChainSpec::shards_on`].
+    pub shards: Option<usize>,
     /// Where packets come from.
     pub input: InputSpec,
     /// The capture that is written; `-` is standard output.
@@ -98,6 +99,17 @@ pub struct ChainSpec {
     pub faults: Faults,
     /// Which nodes crash, and when, in the order of time.
     pub crashes: Vec<Crash>,
+}
+
+impl ChainSpec {
+    /// How many shards a node of the live chain has on so many cores: one on each, where the chain does not say; then it has as
+    /// many lanes from now on.
+    pub fn shards_on(&mut self, cores: usize) -> usize {
+        if self.shards.is_none() {
+            self.plan.lanes = cores.clamp(1, MAX_LANES);
+        }
+        self.shards.unwrap_or(self.plan.lanes)
+    }
 }
 
 /// One stage.

@@ -74,7 +74,7 @@ impl Document {
             plan,
             stages,
             burst: index(top.integer("burst", 1..=MAX_BURST, 32)?),
-            shards: index(shards(&top)?),
+            shards: shards(&top)?.map(index),
             input: input(&top)?,
             output: output(&top)?,
             faults: faults(&top)?,
@@ -242,7 +242,7 @@ fn plan(top: &Section<'_>, stages: &[StageSpec]) -> Result<Plan, ChainError> {
     let mut plan = Plan::new(stages.len(), f).map_err(|error| plan_error(top, &error, None))?;
     plan.layout = Layout { partitions: index(partitions), hash_seed };
     plan.unit_frames = index(unit);
-    let shards = shards(top)?;
+    let shards = shards(top)?.unwrap_or(1);
     plan.lanes = index(top.integer("lanes", shards..=MAX_LANES as u64, shards)?);
     plan.seed = seed;
     plan.limits = limits;
@@ -251,8 +251,11 @@ fn plan(top: &Section<'_>, stages: &[StageSpec]) -> Result<Plan, ChainError> {
     Ok(plan)
 }
 
-fn shards(top: &Section<'_>) -> Result<u64, ChainError> {
-    top.integer("shards", 1..=MAX_LANES as u64, 1)
+/// Shards, where the chain says: with lanes of its own it does.
+fn shards(top: &Section<'_>) -> Result<Option<u64>, ChainError> {
+    let said = top.get("shards").is_some() || top.get("lanes").is_some();
+    let shards = top.integer("shards", 1..=MAX_LANES as u64, 1)?;
+    Ok(said.then_some(shards))
 }
 
 fn limits(top: &Section<'_>) -> Result<Limits, ChainError> {

@@ -18,10 +18,11 @@ impl ChainSpec {
             ("seed", plan.seed),
             ("burst", self.burst as u64),
             ("unit", plan.unit_frames as u64),
-            ("shards", self.shards as u64),
-            ("lanes", plan.lanes as u64),
         ];
         pairs(&mut out, &numbers);
+        if let Some(shards) = self.shards {
+            pairs(&mut out, &[("shards", shards as u64), ("lanes", plan.lanes as u64)]);
+        }
         if !self.crashes.is_empty() {
             let crashes: Vec<String> = self.crashes.iter().map(|crash| text(&crash.to_string())).collect();
             pairs(&mut out, &[("crash", format!("[{}]", crashes.join(", ")))]);

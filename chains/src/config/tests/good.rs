@@ -214,12 +214,14 @@ proptest! {
         f in 0u64..5,
         numbers in (1u64..=64, any::<u64>(), any::<u64>(), 1u64..=256, 1u64..=64),
         (loss, rule) in (0.0f64..0.99, any::<String>().prop_map(|text| format!("allow {text}"))),
+        shards in prop::option::of(1u64..=8),
     ) {
         // Goal: nothing is lost on the way. Method: chains from random parts, written, read and written again.
         let (partitions, hash_seed, seed, burst, unit) = numbers;
         let rule = toml::Value::String(rule);
         let mut text = format!("f={f}\npartitions={partitions}\nhash_seed={hash_seed}\nseed={seed}\nburst={burst}\n");
         text.push_str(&format!("unit={unit}\nfaults.loss={}\n", toml::Value::Float(loss)));
+        shards.iter().for_each(|shards| text.insert_str(0, &format!("shards={shards}\n")));
         for name in &names {
             text.push_str(&format!("[[stage]]\nname='{name}'\nnf='firewall'\nrules=[{rule}]\n"));
         }
@@ -227,5 +229,21 @@ proptest! {
         let again = file(&chain.to_toml()).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(format!("{chain:?}"), format!("{again:?}"));
         prop_assert_eq!((again.plan.seed, again.plan.layout.hash_seed, again.faults.loss), (seed, hash_seed, loss));
+    }
+}
+
+#[test]
+fn a_live_chain_has_a_shard_on_each_core_unless_it_says_otherwise() {
+    // Goal: who says nothing gets all cores, who says something that. Method: what is said, the cores, shards and lanes.
+    for (said, cores, shards, lanes) in [
+        ("", 1, 1, 1),
+        ("", 4, 4, 4),
+        ("", 100, 8, 8),
+        ("shards = 2", 4, 2, 2),
+        ("shards = 2\nlanes = 4", 1, 2, 4),
+        ("lanes = 4", 4, 1, 4),
+    ] {
+        let mut spec = file(&format!("{said}\n[[stage]]\nnf = 'monitor'\n")).expect("a chain");
+        assert_eq!((spec.shards_on(cores), spec.plan.lanes), (shards, lanes), "`{said}` on {cores} cores");
     }
 }
