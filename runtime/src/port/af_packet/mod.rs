@@ -74,8 +74,8 @@ struct Counts {
 }
 
 impl AfPacket {
-    /// Opens the port on the interface that `spec` names.
-    pub(super) fn open(spec: &PortSpec) -> Result<AfPacket, PortError> {
+    /// Opens one queue on the interface that `spec` names.
+    fn open(spec: &PortSpec) -> Result<AfPacket, PortError> {
         spec.check_options(&["frames"])?;
         interface::check_name(spec)?;
         let frames = spec.number("frames", FRAMES)?;
@@ -126,9 +126,9 @@ impl AfPacket {
                 join(&queue, group & 0xFFFF).map_err(refused)?;
                 queues.push(queue);
             }
+            // A socket gets all frames until it has joined: they have come to others too.
+            queues.iter_mut().for_each(|queue| (0..queue.ring.slots()).for_each(|_| queue.discard()));
         }
-        // A socket gets all frames until it has joined: they have come to others too.
-        queues.iter_mut().for_each(|queue| (0..queue.ring.slots()).for_each(|_| queue.discard()));
         Ok(queues)
     }
 
