@@ -35,7 +35,7 @@ const BUFFER: i32 = 8 << 20;
 const QUIET: u32 = 16;
 /// How a group of sockets shares what arrives: by flow. The first has the kernel find a number for the group.
 const BY_FLOW: u32 = libc::PACKET_FANOUT_HASH << 16;
-const NEW_GROUP: u32 = (libc::PACKET_FANOUT_FLAG_UNIQUEID as u32) << 16;
+const NEW_GROUP: u32 = libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
 
 /// A port on an interface of this machine.
 #[derive(Debug)]
