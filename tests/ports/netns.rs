@@ -116,8 +116,14 @@ fn ip(words: &str) {
 }
 
 /// Joins two namespaces with a veth pair, both ends up.
-pub(crate) fn join((one, a): (&Namespace, &str), (other, b): (&Namespace, &str)) {
-    ip(&format!("link add name {a} netns {} type veth peer name {b} netns {}", one.name, other.name));
+pub(crate) fn join(one: (&Namespace, &str), other: (&Namespace, &str)) {
+    join_with(one, other, "");
+}
+
+/// As [`join`], with further words for both ends.
+fn join_with((one, a): (&Namespace, &str), (other, b): (&Namespace, &str), words: &str) {
+    let end = |name: &str, of: &Namespace| format!("name {name} {words} netns {}", of.name);
+    ip(&format!("link add {} type veth peer {}", end(a, one), end(b, other)));
     one.ip(&format!("link set dev {a} up"));
     other.ip(&format!("link set dev {b} up"));
 }
@@ -145,10 +151,19 @@ impl Line {
 
     /// Makes all three; `None` as [`Namespace::new`].
     pub(crate) fn new() -> Option<Line> {
+        Line::with("")
+    }
+
+    /// As [`Line::new`], with two queues each way at each interface.
+    pub(crate) fn of_two_queues() -> Option<Line> {
+        Line::with("numrxqueues 2 numtxqueues 2")
+    }
+
+    fn with(words: &str) -> Option<Line> {
         let chain = Namespace::new()?.without_ipv6();
         let line = Line { client: Namespace::new()?, chain, server: Namespace::new()? };
-        join((&line.client, "wire"), (&line.chain, "inside"));
-        join((&line.server, "wire"), (&line.chain, "outside"));
+        join_with((&line.client, "wire"), (&line.chain, "inside"), words);
+        join_with((&line.server, "wire"), (&line.chain, "outside"), words);
         address(&line.client, "wire", Line::CLIENT);
         address(&line.server, "wire", Line::SERVER);
         Some(line)

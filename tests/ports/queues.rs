@@ -35,8 +35,12 @@ fn frame(flow: u16, number: u16, is_outbound: bool) -> Vec<u8> {
         2 => builder.fragment(number.into(), 64, number.is_multiple_of(2)),
         _ => builder,
     };
-    let end = [&MARK[..], &flow.to_be_bytes(), &number.to_be_bytes()].concat();
-    builder.udp(1_000, 2_000, &[vec![0; 40], end].concat())
+    builder.udp(1_000, 2_000, &end(flow, number))
+}
+
+/// What a frame of a flow has behind its headers.
+fn end(flow: u16, number: u16) -> Vec<u8> {
+    [&[0; 40][..], &MARK, &flow.to_be_bytes(), &number.to_be_bytes()].concat()
 }
 
 fn is_mine(frame: &[u8]) -> bool {
@@ -61,9 +65,9 @@ fn queues(namespace: &Namespace, text: &str) -> Vec<Device> {
 }
 
 /// Receives all of a flow's frames, each once and in order, and no others of the test's.
-fn wants_all(port: &mut Device, sent: &[Vec<u8>]) {
+fn wants_all(port: &mut Device) {
     let mut next = HashMap::new();
-    for packet in receive(port, sent.len(), is_mine) {
+    for packet in receive(port, usize::from(FLOWS * FRAMES), is_mine) {
         let (flow, number) = read(packet.frame());
         let next = next.entry(flow).or_insert(0);
         assert_eq!(number, *next, "flow {flow}");
@@ -74,35 +78,103 @@ fn wants_all(port: &mut Device, sent: &[Vec<u8>]) {
     assert!(receive_now(port).is_empty(), "a frame came twice");
 }
 
-#[test]
-fn flows_pass_a_chain_of_two_shards_by_two_queues() {
-    // Goal: no frame is lost, doubled or overtaken between queues, lanes and shards. Method: many flows, plain, with tags and
-    // in fragments, both ways through a monitor with two shards and two queues a side; each frame arrives once, in order.
-    let Some(line) = Line::new() else { return };
-    let side = |name: &str| queues(&line.chain, &format!("af_packet:{name}"));
+/// Starts a monitor with two shards between two ports of two queues each.
+fn start(line: &Line, kind: &str) -> Live {
+    let side = |name: &str| queues(&line.chain, &format!("{kind}:{name}"));
     let sides = Sides { inside: side("inside"), outside: side("outside") };
     assert_eq!((sides.inside.len(), sides.outside.len()), (2, 2));
-    let [mut client, mut server] = [&line.client, &line.server].map(|end| end.run(|| open("af_packet:wire")));
     let mut plan = Plan::new(1, 1).expect("a sound geometry");
     plan.lanes = 2;
     let stage = ChainStage { name: "monitor".to_owned(), nf: Arc::new(monitor(MonitorConfig::default())) };
     let options = LiveOptions { shards: 2, ..LiveOptions::default() };
-    let mut live = Live::start(plan, vec![stage], sides, &options).expect("threads and a sound plan");
+    Live::start(plan, vec![stage], sides, &options).expect("threads and a sound plan")
+}
+
+/// Ends the chain, through which so many frames at least have passed.
+fn finish(live: Live, frames: usize) {
+    let outcome = live.finish();
+    assert_eq!((outcome.broken, outcome.port_error), (Vec::new(), None));
+    let received: u64 = outcome.ports.iter().map(|port| port.received).sum();
+    let sent: u64 = outcome.ports.iter().map(|port| port.sent).sum();
+    let both = frames as u64;
+    assert!(received >= both && sent >= both, "{received} received, {sent} sent of {both}");
+}
+
+#[test]
+fn flows_pass_a_chain_of_two_shards_by_two_queues_of_af_packet() {
+    // Goal: no frame is lost, doubled or overtaken between queues, lanes and shards. Method: many flows, plain, with tags and
+    // in fragments, both ways through a monitor with two shards and two queues a side; each frame arrives once, in order.
+    let Some(line) = Line::new() else { return };
+    let [mut client, mut server] = [&line.client, &line.server].map(|end| end.run(|| open("af_packet:wire")));
+    let mut live = start(&line, "af_packet");
     let (outbound, inbound) = (all(true), all(false));
     for (out, back) in outbound.chunks(64).zip(inbound.chunks(64)) {
         send(&mut client, out);
         send(&mut server, back);
         live.watch(Duration::from_millis(1));
     }
-    wants_all(&mut server, &outbound);
-    wants_all(&mut client, &inbound);
-    let outcome = live.finish();
-    assert_eq!((outcome.broken, outcome.port_error), (Vec::new(), None));
-    let both = (outbound.len() + inbound.len()) as u64;
-    let [received, sent] =
-        [outcome.ports.each_ref().map(|port| port.received), outcome.ports.map(|p| p.sent)]
-            .map(|counts| counts.iter().sum::<u64>());
-    assert!(received >= both && sent >= both, "{received} received, {sent} sent of {both}");
+    wants_all(&mut server);
+    wants_all(&mut client);
+    finish(live, outbound.len() + inbound.len());
+}
+
+/// A socket for each flow, to another end.
+fn sockets(from: &Namespace, to: &str) -> Vec<UdpSocket> {
+    let socket = || {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("there is a free port");
+        socket.connect((to, 7)).expect("there is a way");
+        socket
+    };
+    from.run(|| (0..FLOWS).map(|_| socket()).collect())
+}
+
+#[test]
+fn flows_pass_a_chain_of_two_shards_by_two_queues_of_af_xdp() {
+    // Goal: as over af_packet. Method: as there, with interfaces of two queues, over which the kernel spreads what its sockets
+    // send.
+    let Some(line) = Line::of_two_queues() else { return };
+    let ends = [(&line.client, Line::SERVER[0]), (&line.server, Line::CLIENT[0])];
+    for (end, address) in ends {
+        end.ip(&format!("neighbour add {address} lladdr 02:00:00:00:00:02 dev wire"));
+    }
+    let [mut client, mut server] = [&line.client, &line.server].map(|end| end.run(|| open("af_packet:wire")));
+    let from = ends.map(|(end, address)| sockets(end, address));
+    let mut live = start(&line, "af_xdp");
+    for number in 0..FRAMES {
+        for sockets in &from {
+            for (flow, socket) in (0u16..).zip(sockets) {
+                socket.send(&end(flow, number)).expect("it can be sent");
+            }
+        }
+        live.watch(Duration::from_millis(1));
+    }
+    wants_all(&mut server);
+    wants_all(&mut client);
+    finish(live, 2 * usize::from(FLOWS * FRAMES));
+}
+
+#[test]
+fn each_queue_of_af_xdp_gets_its_own() {
+    // Goal: there are as many queues as the interface has, at most as many as wanted, and each gets its own frames. Method: an
+    // interface of two queues: both get some of many flows; one of the two as named; and an interface of one queue.
+    let Some(line) = Line::of_two_queues() else { return };
+    line.client.ip(&format!("neighbour add {} lladdr 02:00:00:00:00:02 dev wire", Line::SERVER[0]));
+    let from = sockets(&line.client, Line::SERVER[0]);
+    let mut ports = queues(&line.chain, "af_xdp:inside");
+    let mut by = HashMap::new();
+    for number in 0..4 {
+        (0u16..).zip(&from).for_each(|(flow, socket)| drop(socket.send(&end(flow, number))));
+        for (queue, port) in ports.iter_mut().enumerate() {
+            for (flow, arrived) in receive_now(port).iter().map(|frame| read(frame)) {
+                assert_eq!((*by.entry(flow).or_insert(queue), arrived), (queue, number), "flow {flow}");
+            }
+        }
+    }
+    assert_eq!(by.len(), usize::from(FLOWS));
+    assert!([0, 1].iter().all(|queue| by.values().any(|by| by == queue)), "{by:?}");
+    assert_eq!(queues(&line.chain, "af_xdp:outside,queue=1").len(), 1);
+    let Some(other) = Line::new() else { return };
+    assert_eq!(queues(&other.chain, "af_xdp:inside").len(), 1);
 }
 
 #[test]

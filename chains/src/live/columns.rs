@@ -15,7 +15,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// The worker of a shard of a node, and of a queue of the edge beside it, from all of the column's.
+    /// The worker of a shard that a node has from the start, and of an edge beside it.
     pub(super) fn home(self, node: usize, shard: usize) -> usize {
         let column = shard % self.shards;
         if self.shards >= self.workers {
@@ -33,14 +33,14 @@ impl Columns {
         from_there.find(|worker| !taken.contains(worker)).unwrap_or(home)
     }
 
-    /// The worker of a queue of the edge to the outside: beside the last node, which has less to do than the first where it
-    /// only replicates. The edges of a node that is alone share a worker only where it has shards on all.
-    pub(super) fn outside(self, queue: usize) -> usize {
+    /// The worker of an edge to the outside: beside the last node, which has less to do than the first where it only
+    /// replicates. The edges of a node that is alone share a worker only where it has shards on all.
+    pub(super) fn outside(self, column: usize) -> usize {
         if self.nodes > 1 {
-            return self.home(self.nodes - 1, queue);
+            return self.home(self.nodes - 1, column);
         }
         let taken: Vec<usize> = (0..self.shards).map(|shard| self.home(0, shard)).collect();
-        self.further(0, queue, &taken)
+        self.further(0, column, &taken)
     }
 }
 

@@ -113,10 +113,10 @@ impl Host for Crew {
         self.workers[home].add(actor);
     }
 
-    fn add_edge(&mut self, direction: Direction, queue: usize, actor: Box<dyn Actor>) {
+    fn add_edge(&mut self, direction: Direction, column: usize, actor: Box<dyn Actor>) {
         let home = match direction {
-            Direction::Outbound => self.columns.home(0, queue),
-            Direction::Inbound => self.columns.outside(queue),
+            Direction::Outbound => self.columns.home(0, column),
+            Direction::Inbound => self.columns.outside(column),
         };
         self.workers[home].add(actor);
     }

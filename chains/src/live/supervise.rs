@@ -36,8 +36,8 @@ pub trait Host {
     fn now(&self) -> Now;
     /// Gives a shard of a node, by its number, turns from now on. Those of this number and above that it had have ended.
     fn add_shard(&mut self, node: usize, shard: usize, actor: Box<dyn Actor>);
-    /// Gives an edge turns from now on: where packets of a `direction` enter by a queue.
-    fn add_edge(&mut self, direction: Direction, queue: usize, actor: Box<dyn Actor>);
+    /// Gives an edge turns from now on: where packets of a `direction` enter, beside the shards with the number `column`.
+    fn add_edge(&mut self, direction: Direction, column: usize, actor: Box<dyn Actor>);
     /// Lets actors go on for a moment; time passes.
     fn wait(&mut self);
     /// Lets actors go on until all have ended.
@@ -287,7 +287,7 @@ impl Supervisor {
         self.shards[node].len()
     }
 
-    /// The depot of a shard, or of a queue of an edge.
+    /// The depot of a shard, or of an edge in a column.
     pub(super) fn depot(&self, column: usize) -> Arc<Depot> {
         Arc::clone(&self.depots[column % self.depots.len()])
     }

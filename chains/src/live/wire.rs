@@ -100,10 +100,15 @@ impl Supervisor {
         let directions = [Direction::Outbound, Direction::Inbound];
         let sides = [sides.inside, sides.outside].into_iter().zip(links);
         for ((direction, states), (queues, links)) in directions.into_iter().zip(&self.edges).zip(sides) {
-            for (queue, ((port, lanes), state)) in queues.into_iter().zip(links).zip(states).enumerate() {
+            // Where queues are few, the two sides should not share all their workers.
+            let first = match direction {
+                Direction::Outbound => 0,
+                Direction::Inbound => self.depots.len().saturating_sub(queues.len()),
+            };
+            for (column, ((port, lanes), state)) in (first..).zip(queues.into_iter().zip(links).zip(states)) {
                 let edge =
-                    Edge::new(port, direction, lanes, Arc::clone(state), self.depot(queue), common.clone());
-                host.add_edge(direction, queue, Box::new(edge));
+                    Edge::new(port, direction, lanes, Arc::clone(state), self.depot(column), common.clone());
+                host.add_edge(direction, column, Box::new(edge));
             }
         }
     }

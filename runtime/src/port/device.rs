@@ -165,41 +165,42 @@ impl PortSpec {
         }
     }
 
-    /// Opens the port with up to `most` queues, at least one: what arrives comes by one of them, all packets of a flow by the
-    /// same, and each can send. A port of a kind that has one queue only has one.
-    ///
-    /// # Errors
-    /// As [`PortSpec::open`].
-    pub fn open_queues(&self, most: usize) -> Result<Vec<Device>, PortError> {
-        match self.kind.as_str() {
-            "af_packet" if most > 1 => {
-                let queues = AfPacket::open_queues(self, most)?;
-                Ok(queues.into_iter().map(|queue| Box::new(queue) as Device).collect())
-            }
-            _ => Ok(vec![self.open()?]),
-        }
-    }
-
     /// Opens the port with one queue.
     ///
     /// # Errors
-    /// An unknown kind, and what the kind itself finds wrong: a missing right, interface, driver …
+    /// As [`PortSpec::open_queues`].
     pub fn open(&self) -> Result<Device, PortError> {
-        match self.kind.as_str() {
-            "af_packet" => Ok(Box::new(AfPacket::open(self)?)),
-            "af_xdp" => Ok(Box::new(AfXdp::open(self)?)),
-            #[cfg(feature = "dpdk")]
-            "dpdk" => super::dpdk::open(self),
-            #[cfg(not(feature = "dpdk"))]
-            "dpdk" => Err(self.error("built without DPDK", "build with --features dpdk")),
-            "pcap" => Ok(Box::new(PcapPort::open(self)?)),
-            "tap" => Ok(Box::new(Tap::open(self)?)),
-            kind => Err(self.error(
-                format!("there is no kind of port `{kind}`"),
-                format!("name one as kind:interface, with one of the kinds {}", KINDS.join(", ")),
-            )),
-        }
+        Ok(self.open_queues(1)?.remove(0))
     }
+
+    /// Opens the port with up to `most` queues, at least one: what arrives comes by one of them, all packets of a flow by the
+    /// same, and each can send. Only `af_packet` and `af_xdp` have more than one.
+    ///
+    /// # Errors
+    /// An unknown kind, and what the kind itself finds wrong: a missing right, interface, driver …
+    pub fn open_queues(&self, most: usize) -> Result<Vec<Device>, PortError> {
+        let one: Device = match self.kind.as_str() {
+            "af_packet" => return Ok(boxed(AfPacket::open_queues(self, most)?)),
+            "af_xdp" => return Ok(boxed(AfXdp::open_queues(self, most)?)),
+            #[cfg(feature = "dpdk")]
+            "dpdk" => super::dpdk::open(self)?,
+            #[cfg(not(feature = "dpdk"))]
+            "dpdk" => return Err(self.error("built without DPDK", "build with --features dpdk")),
+            "pcap" => Box::new(PcapPort::open(self)?),
+            "tap" => Box::new(Tap::open(self)?),
+            kind => {
+                return Err(self.error(
+                    format!("there is no kind of port `{kind}`"),
+                    format!("name one as kind:interface, with one of the kinds {}", KINDS.join(", ")),
+                ));
+            }
+        };
+        Ok(vec![one])
+    }
+}
+
+fn boxed(queues: Vec<impl DevicePort + 'static>) -> Vec<Device> {
+    queues.into_iter().map(|queue| Box::new(queue) as Device).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A TAP interface (Documentation/networking/tuntap.rst of the kernel): `tap:name,mtu=1500`. What the kernel sends on
 //! the interface arrives here, and what is sent here arrives in the kernel. An interface of that name that is there
-//! already is used; another one is made, and goes with the port. It is brought up.
+//! already is used; another one is made, and goes with the port. It is brought up. It has one queue: of several the kernel
+//! would bring a flow by the one that last sent a frame of it, and its frames could overtake each other at a change.
 //!
 //! One call of the kernel moves one frame. The kernel is therefore asked for super-frames, of which one call moves 64
 //! KiB, and they are cut here.

@@ -35,7 +35,7 @@ const BUFFER: i32 = 8 << 20;
 const QUIET: u32 = 16;
 /// How a group of sockets shares what arrives: by flow. The first has the kernel find a number for the group.
 const BY_FLOW: u32 = libc::PACKET_FANOUT_HASH << 16;
-const NEW_GROUP: u32 = (libc::PACKET_FANOUT_FLAG_UNIQUEID as u32) << 16;
+const NEW_GROUP: u32 = libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
 
 /// A port on an interface of this machine.
 #[derive(Debug)]
@@ -74,8 +74,8 @@ struct Counts {
 }
 
 impl AfPacket {
-    /// Opens the port on the interface that `spec` names.
-    pub(super) fn open(spec: &PortSpec) -> Result<AfPacket, PortError> {
+    /// Opens one queue on the interface that `spec` names.
+    fn open(spec: &PortSpec) -> Result<AfPacket, PortError> {
         spec.check_options(&["frames"])?;
         interface::check_name(spec)?;
         let frames = spec.number("frames", FRAMES)?;
@@ -126,9 +126,9 @@ impl AfPacket {
                 join(&queue, group & 0xFFFF).map_err(refused)?;
                 queues.push(queue);
             }
+            // A socket gets all frames until it has joined: they have come to others too.
+            queues.iter_mut().for_each(|queue| (0..queue.ring.slots()).for_each(|_| queue.discard()));
         }
-        // A socket gets all frames until it has joined: they have come to others too.
-        queues.iter_mut().for_each(|queue| (0..queue.ring.slots()).for_each(|_| queue.discard()));
         Ok(queues)
     }
 

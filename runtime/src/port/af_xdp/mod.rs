@@ -1,4 +1,4 @@
-//! Frames of one queue of an interface by AF_XDP, before the kernel's own network stack sees them.
+//! Frames of a queue of an interface by AF_XDP, before the kernel's own network stack sees them.
 //!
 //! `af_xdp:interface[,queue=0][,mode=auto|copy|zerocopy][,frames=4096]`. All frames that arrive on the queue come here
 //! and nowhere else; frames of other queues, and all of them once the port is closed, go the kernel's way. `frames` is
@@ -17,7 +17,9 @@
 //!   (`tx-checksum-sctp off`).
 //!
 //! A network card takes frames for other addresses than its own only when told: `ip link set NAME promisc on`. It
-//! spreads frames over its queues: `ethtool -L NAME combined 1` leaves one, else each wants a port.
+//! spreads frames over its queues. A live chain of several shards opens as many queues, from 0 on, unless one is named;
+//! `ethtool -L NAME combined 2` leaves so many (of a queue too many, the frames go the kernel's way), and how the card spreads
+//! frames is said by `ethtool -X` and `-N`: all of a flow must come by one queue.
 //!
 //! While the interface is down, nothing arrives, and what is sent is dropped and counted; only frames that were just
 //! being handed over when it went down may leave late. When it is deleted, nothing arrives any more, which is an error.
@@ -32,6 +34,7 @@ mod tests;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -86,7 +89,8 @@ impl Options {
 /// The port. Its fields are dropped in order: first the link, so that no more frames come.
 #[derive(Debug)]
 pub(super) struct AfXdp {
-    _link: OwnedFd,
+    /// All queues of a port have one.
+    _link: Arc<OwnedFd>,
     socket: Socket,
     queues: Queues,
     /// For questions about the interface, in the network namespace that the port was opened in.
@@ -100,27 +104,37 @@ pub(super) struct AfXdp {
 }
 
 impl AfXdp {
-    /// Opens the port.
+    /// Opens the port on one queue of the interface, or from queue 0 on up to `most` where none is named and it has as many.
     ///
     /// # Errors
     /// A wrong option; no such interface or queue, or one that is taken; a right, a limit or a kernel that does not do.
-    pub(super) fn open(spec: &PortSpec) -> Result<AfXdp, PortError> {
+    pub(super) fn open_queues(spec: &PortSpec, most: usize) -> Result<Vec<AfXdp>, PortError> {
         interface::check_name(spec)?;
         let options = Options::parse(spec)?;
         let failed = |step| move |error: io::Error| errors::explain(spec, &options, step, &error);
-        let control = inquiry_socket().map_err(failed(Step::Interface))?;
-        let index = sys::interface(&control, &spec.name, Request::Index)
+        let inquire = || inquiry_socket().map_err(failed(Step::Interface));
+        let index = sys::interface(&inquire()?, &spec.name, Request::Index)
             .map_err(failed(Step::Interface))?
             .cast_unsigned();
-        let socket = Socket::open().map_err(failed(Step::Socket))?;
-        let queues = Queues::new(&socket, options.frames).map_err(failed(Step::Memory))?;
-        let bytes = i32::try_from(options.frames as usize * CHUNK).unwrap_or(i32::MAX);
-        socket.set_send_buffer(bytes).map_err(failed(Step::Socket))?;
-        let flags = libc::XDP_USE_NEED_WAKEUP | options.mode;
-        bind(&socket, index, options.queue, flags).map_err(failed(Step::Bind))?;
-        let is_zero_copy = socket.is_zero_copy().map_err(failed(Step::Socket))?;
+        let most = if spec.options.contains_key("queue") { 1 } else { most.max(1) as u32 };
+        let mut bound = Vec::new();
+        for queue in options.queue..options.queue + most {
+            let options = Options { queue, ..options };
+            match bind(&options, index) {
+                Ok(one) => bound.push(one),
+                // The interface has no more.
+                Err((Step::Bind, error))
+                    if !bound.is_empty() && error.raw_os_error() == Some(libc::EINVAL) =>
+                {
+                    break;
+                }
+                Err((step, error)) => return Err(errors::explain(spec, &options, step, &error)),
+            }
+        }
+        let sockets: Vec<&Socket> = bound.iter().map(|(socket, _)| socket).collect();
+        let is_zero_copy = sockets[0].is_zero_copy().map_err(failed(Step::Socket))?;
         let (link, place) =
-            program::redirect(&socket, index, options.queue).map_err(|failure| match failure {
+            program::redirect(&sockets, index, options.queue).map_err(|failure| match failure {
                 program::Failure::Load(error) => failed(Step::Program)(error),
                 program::Failure::Attach(error) => failed(Step::Attach)(error),
             })?;
@@ -128,21 +142,26 @@ impl AfXdp {
             port = spec.text(),
             mode = if is_zero_copy { "zerocopy" } else { "copy" },
             program = if place == Place::Driver { "in the driver" } else { "generic" },
+            queues = bound.len(),
             "opened"
         );
-        let mut port = AfXdp {
-            _link: link,
-            socket,
-            queues,
-            control,
-            spec: spec.clone(),
-            longest: 0,
-            stats: PortStats::default(),
-            idle: 0,
-            is_gone: false,
+        let link = Arc::new(link);
+        let port = |(socket, queues)| {
+            let mut port = AfXdp {
+                _link: Arc::clone(&link),
+                socket,
+                queues,
+                control: inquire()?,
+                spec: spec.clone(),
+                longest: 0,
+                stats: PortStats::default(),
+                idle: 0,
+                is_gone: false,
+            };
+            port.measure();
+            Ok(port)
         };
-        port.measure();
-        Ok(port)
+        bound.into_iter().map(port).collect()
     }
 
     /// Asks for the longest frame that the interface takes; one that is gone takes none.
@@ -233,18 +252,25 @@ impl AfXdp {
     }
 }
 
-/// Binds the socket. The kernel frees the queue of a socket that was closed a moment ago only when it gets round to it:
-/// a queue that is taken is tried again for half a second.
-fn bind(socket: &Socket, interface: u32, queue: u32, flags: u16) -> io::Result<()> {
+/// A socket with its memory, bound to a queue. The kernel frees the queue of a socket that was closed a moment ago only when it
+/// gets round to it: a queue that is taken is tried again for half a second.
+fn bind(options: &Options, interface: u32) -> Result<(Socket, Queues), (Step, io::Error)> {
+    let failed = |step| move |error: io::Error| (step, error);
+    let socket = Socket::open().map_err(failed(Step::Socket))?;
+    let queues = Queues::new(&socket, options.frames).map_err(failed(Step::Memory))?;
+    let bytes = i32::try_from(options.frames as usize * CHUNK).unwrap_or(i32::MAX);
+    socket.set_send_buffer(bytes).map_err(failed(Step::Socket))?;
+    let bind = || socket.bind(interface, options.queue, libc::XDP_USE_NEED_WAKEUP | options.mode);
     for _ in 0..50 {
-        match socket.bind(interface, queue, flags) {
+        match bind() {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 thread::sleep(Duration::from_millis(10));
             }
-            result => return result,
+            result => return result.map(|()| (socket, queues)).map_err(failed(Step::Bind)),
         }
     }
-    socket.bind(interface, queue, flags)
+    bind().map_err(failed(Step::Bind))?;
+    Ok((socket, queues))
 }
 
 /// What came of asking the kernel to send.

@@ -1,4 +1,4 @@
-//! The program that hands an interface's frames to the socket: five instructions, attached while the link is open.
+//! The program that hands an interface's frames to the sockets: five instructions, attached while the link is open.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,12 +28,14 @@ pub(super) enum Place {
     Generic,
 }
 
-/// Attaches the program to an interface so that frames of `queue` go to `socket`: in the driver where it can.
+/// Attaches the program to an interface so that frames of the queues from `first` on go to `sockets`: in the driver where it can.
 /// It is taken off again when the returned link is closed.
-pub(super) fn redirect(socket: &Socket, interface: u32, queue: u32) -> Result<(OwnedFd, Place), Failure> {
+pub(super) fn redirect(sockets: &[&Socket], interface: u32, first: u32) -> Result<(OwnedFd, Place), Failure> {
     let load = || {
-        let map = bpf::create_socket_map(queue + 1)?;
-        bpf::set_socket(&map, queue, socket)?;
+        let map = bpf::create_socket_map(first + sockets.len() as u32)?;
+        for (queue, socket) in (first..).zip(sockets) {
+            bpf::set_socket(&map, queue, socket)?;
+        }
         bpf::load_program(&instructions(&map))
     };
     let program = load().map_err(Failure::Load)?;
