@@ -5,6 +5,7 @@
 
 mod cells;
 mod claims;
+mod fetch;
 mod hash;
 mod table;
 
@@ -55,6 +56,21 @@ pub struct Change<'a> {
     pub expires: Nanos,
 }
 
+/// Where a key lives, and where its row may stand meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Where the key lives.
+    pub place: Place,
+    /// A slot of its partition: a hint.
+    slot: usize,
+}
+
+impl From<Place> for Site {
+    fn from(place: Place) -> Self {
+        Site { place, slot: usize::MAX }
+    }
+}
+
 /// Sizes of a table's rows in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowBytes {
@@ -97,9 +113,11 @@ pub trait AnyTable: Send + Sync + fmt::Debug + sealed::Sealed {
     fn set_shared(&self, shared: bool, whole: &Held);
     /// The row of a key, given as bytes with its place, of a partition that `held` covers: its value and when it expires.
     fn look_up(&self, place: Place, key: &[u8], held: &Held) -> Option<(&[u8], Nanos)>;
+    /// [`AnyTable::place_of`], and where `held` covers it the slot of the key's row, which the processor fetches.
+    fn locate(&self, key: &[u8], held: &Held) -> Site;
     /// Takes a change in, in a partition that `held` covers. Lengths must be those of [`AnyTable::row_bytes`]; others
-    /// change nothing.
-    fn apply(&self, change: &Change<'_>, held: &Held);
+    /// change nothing. The place must be that of the key.
+    fn apply(&self, change: &Change<'_>, site: Site, held: &Held);
     /// Makes room for so many more rows in a partition that `held` covers, in one go.
     fn reserve(&self, partition: usize, rows: usize, held: &Held);
     /// Shows each row of a partition that `held` covers, in no order.

@@ -6,7 +6,7 @@
 use crate::clock::Nanos;
 use crate::dependency::PartitionSet;
 use crate::limits::MAX_TABLES;
-use crate::state::{AnyState, Change, Held, Place};
+use crate::state::{AnyState, Change, Held, Place, Site};
 
 use super::delta;
 
@@ -350,6 +350,12 @@ impl WriteSet {
             }
         }
         self.pending = pending;
+    }
+
+    /// Where the rows of the delta are, in its order.
+    pub(crate) fn sites(&self) -> impl Iterator<Item = Site> {
+        let place = |entry: &Entry| Place { hash: entry.hash, partition: usize::from(entry.partition) };
+        self.entries.iter().map(move |entry| place(entry).into())
     }
 
     /// Appends the delta: for each key its last change. Nothing may be pending: see [`Workspace::settle`].

@@ -269,7 +269,7 @@ impl Lane {
             }
             if !written.is_empty() {
                 open.work.writes.encode(record.delta_mut());
-                store.take(record.delta(), written, &open.work.held);
+                store.take(record.delta(), open.work.writes.sites(), written, &open.work.held);
                 let by = Origin { node: core.index, incarnation: core.incarnation };
                 self.recorder.committed(by, self.time, record);
             }
