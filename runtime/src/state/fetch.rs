@@ -17,5 +17,5 @@ pub(super) fn fetch<T>(value: &T) {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    std::hint::black_box(value);
+    let _ = value;
 }
