@@ -8,7 +8,7 @@ use crate::mutant::{self, Mutant};
 use crate::piggyback::RecordView;
 #[cfg(feature = "simulation")]
 use crate::state::Layout;
-use crate::state::{AnyState, Claims, Held};
+use crate::state::{AnyState, Claims, Held, Site};
 use crate::txn::delta;
 
 /// Whether a record may be applied.
@@ -124,8 +124,14 @@ impl Store {
 
     /// Takes a delta in that writes the partitions `written`, which are held, and counts their versions up. This is what
     /// applies records, at the head and at replicas; see [`delta::apply_held`].
-    pub(crate) fn take(&self, changes: &[u8], written: PartitionSet, held: &Held) {
-        delta::apply_held(&*self.state, changes, held);
+    pub(crate) fn take(
+        &self,
+        changes: &[u8],
+        sites: impl IntoIterator<Item = Site>,
+        written: PartitionSet,
+        held: &Held,
+    ) {
+        delta::apply_held(&*self.state, changes, sites, held);
         if self.is_copied.load(Ordering::Relaxed) && !mutant::is(Mutant::UnrepairedSnapshot) {
             self.changes().get_or_insert_default().extend_from_slice(changes);
         }

@@ -49,7 +49,12 @@ fn pass(store: &mut Store, record: &Record) -> bool {
     record.encode(&mut bytes);
     let view = RecordView::take(&mut &*bytes).expect("a record's own bytes");
     match store.status(&view) {
-        Status::Ready => store.take(view.delta, view.written(), &Held::whole()),
+        Status::Ready => {
+            let (mut sites, whole) = (Vec::new(), Held::whole());
+            let found = delta::find(&*store.state, view.delta, view.written(), &whole, &mut sites);
+            found.expect("a head's own delta");
+            store.take(view.delta, sites, view.written(), &whole);
+        }
         Status::Duplicate => {}
         Status::Wait => return false,
     }

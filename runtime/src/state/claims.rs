@@ -93,6 +93,11 @@ impl Held {
         Held { reads: u64::MAX, writes: u64::MAX, shared: None, in_shared: false }
     }
 
+    /// Nothing, of whatever store.
+    pub(crate) fn nothing() -> Self {
+        Held { reads: 0, writes: 0, shared: None, in_shared: false }
+    }
+
     /// Everything, while all lanes of a node are between turns: then none holds anything.
     pub(crate) fn still() -> Self {
         Held { reads: u64::MAX, writes: u64::MAX, shared: None, in_shared: true }

@@ -5,6 +5,7 @@
 
 mod cells;
 mod claims;
+mod fetch;
 mod hash;
 mod per_lane;
 mod table;
@@ -58,6 +59,21 @@ pub struct Change<'a> {
     pub expires: Nanos,
 }
 
+/// Where a key lives, and where its row may stand meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Where the key lives.
+    pub place: Place,
+    /// A slot of its partition: a hint.
+    slot: usize,
+}
+
+impl From<Place> for Site {
+    fn from(place: Place) -> Self {
+        Site { place, slot: usize::MAX }
+    }
+}
+
 /// Sizes of a table's rows in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowBytes {
@@ -98,9 +114,11 @@ pub trait AnyTable: Send + Sync + fmt::Debug + sealed::Sealed {
     fn outside(&self) -> Held;
     /// Says whether several shards share the store. The runtime alone can call it: who shows `whole` has all of it.
     fn set_shared(&self, shared: bool, whole: &Held);
+    /// [`AnyTable::place_of`], and where `held` covers it the slot of the key's row, which the processor fetches.
+    fn locate(&self, key: &[u8], held: &Held) -> Site;
     /// Takes a change in, in a partition that `held` covers. Lengths must be those of [`AnyTable::row_bytes`]; others
-    /// change nothing.
-    fn apply(&self, change: &Change<'_>, held: &Held);
+    /// change nothing. The place must be that of the key.
+    fn apply(&self, change: &Change<'_>, site: Site, held: &Held);
     /// Makes room for so many more rows in a partition that `held` covers, in one go.
     fn reserve(&self, partition: usize, rows: usize, held: &Held);
     /// Shows each row of a partition that `held` covers, in no order.

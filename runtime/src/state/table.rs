@@ -8,8 +8,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::cells::Cells;
 use super::claims::Held;
+use super::fetch::fetch;
 use super::hash::{Place, Placement};
-use super::{AnyTable, Change, Layout, RowBytes};
+use super::{AnyTable, Change, Layout, RowBytes, Site};
 use crate::clock::Nanos;
 
 /// What may be a key or a value: a fixed-size plain value whose bytes mean the same everywhere.
@@ -135,6 +136,13 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
         Some((&row.value, row.expires))
     }
 
+    /// Where a key of another length than the table's would live.
+    #[cold]
+    #[inline(never)]
+    fn place_other(&self, key: &[u8]) -> Place {
+        self.placement.place(key)
+    }
+
     /// Puts a row of a new key in, and says how many rows came.
     #[inline(never)]
     fn insert(
@@ -246,7 +254,10 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 
     fn place_of(&self, key: &[u8]) -> Place {
-        self.placement.place(whole_key::<K>(key).unwrap_or(key))
+        match whole_key::<K>(key) {
+            Some(key) => self.placement.place(key),
+            None => self.place_other(key),
+        }
     }
 
     fn outside(&self) -> Held {
@@ -257,21 +268,43 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
         self.partitions.set_shared(shared, whole);
     }
 
-    fn apply(&self, change: &Change<'_>, held: &Held) {
+    fn locate(&self, key: &[u8], held: &Held) -> Site {
+        let place = self.place_of(key);
+        if !held.may_read(place.partition) {
+            return place.into();
+        }
+        // The first row that may be the key's is not looked at: it would be waited for.
+        let slot = self.partitions.read(place.partition, held).find_bucket_index(place.hash, |row| {
+            fetch(row);
+            true
+        });
+        Site { place, slot: slot.unwrap_or(usize::MAX) }
+    }
+
+    fn apply(&self, change: &Change<'_>, Site { place, slot }: Site, held: &Held) {
         let Some(key) = whole_key::<K>(change.key) else { return };
         if change.value.is_some_and(|value| value.len() != size_of::<V>()) {
             return;
         }
-        let place = self.placement.place(key);
+        debug_assert_eq!(place, self.placement.place(key), "a row in the place of another");
         let grown = self.partitions.write(place.partition, held, |rows| match change.value {
-            Some(value) => match rows.find_mut(place.hash, |row| row.is_of(key)) {
-                Some(row) => {
+            Some(value) => {
+                let put = |row: &mut Row<K, V>| {
                     row.value.as_mut_bytes().copy_from_slice(value);
                     row.expires = change.expires;
-                    0
+                };
+                if let Some(row) = rows.get_bucket_mut(slot).filter(|row| row.is_of(key)) {
+                    put(row);
+                    return 0;
                 }
-                None => self.insert(rows, place.hash, key, value, change.expires),
-            },
+                match rows.find_mut(place.hash, |row| row.is_of(key)) {
+                    Some(row) => {
+                        put(row);
+                        0
+                    }
+                    None => self.insert(rows, place.hash, key, value, change.expires),
+                }
+            }
             None => rows.find_entry(place.hash, |row| row.is_of(key)).map_or(0, |entry| {
                 entry.remove();
                 -1

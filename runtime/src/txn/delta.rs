@@ -8,7 +8,8 @@
 
 use crate::clock::Nanos;
 use crate::dependency::PartitionSet;
-use crate::state::{AnyState, AnyTable, Change, Held, NEVER};
+use crate::limits::MAX_PARTITIONS;
+use crate::state::{AnyState, AnyTable, Change, Held, NEVER, RowBytes, Site};
 
 const PUT: u8 = 0;
 const PUT_EXPIRING: u8 = 1;
@@ -55,33 +56,75 @@ pub(super) fn put_head(out: &mut Vec<u8>, table: u8, deleted: bool, expires: Nan
     }
 }
 
-/// Takes the first entry off `rest`, with its table out of those that `tables` knows by number.
-#[inline]
-fn take_change<'a, 's>(
-    rest: &mut &'a [u8],
-    tables: impl Fn(usize) -> Option<&'s dyn AnyTable>,
-) -> Result<(Change<'a>, &'s dyn AnyTable), DeltaError> {
-    let mut take = |len: usize| {
-        let (taken, after) = rest.split_at_checked(len).ok_or(DeltaError::Truncated)?;
-        *rest = after;
-        Ok(taken)
-    };
-    let tag = take(1)?[0];
-    let number = tag >> 2;
-    let table = tables(usize::from(number)).ok_or(DeltaError::UnknownTable)?;
-    let sizes = table.row_bytes();
-    let mut expires = NEVER;
-    match tag & 3 {
-        PUT | DELETE => {}
-        PUT_EXPIRING => {
-            let bytes = take(8)?;
-            expires = Nanos::from_le_bytes(bytes.try_into().map_err(|_| DeltaError::Truncated)?);
-        }
-        _ => return Err(DeltaError::UnknownForm),
+/// The entries of a delta that are still to be read.
+struct Entries<'a, 's, T> {
+    rest: &'a [u8],
+    /// The state's tables by number.
+    tables: T,
+    /// The last entry's table: mostly the next one's, too.
+    last: Option<(u8, &'s dyn AnyTable, RowBytes)>,
+}
+
+impl<'a, 's, T: Fn(usize) -> Option<&'s dyn AnyTable>> Entries<'a, 's, T> {
+    fn new(delta: &'a [u8], tables: T) -> Self {
+        Entries { rest: delta, tables, last: None }
     }
-    let key = take(sizes.key)?;
-    let value = if tag & 3 == DELETE { None } else { Some(take(sizes.value)?) };
-    Ok((Change { table: number, key, value, expires }, table))
+
+    #[inline]
+    fn take(&mut self, len: usize) -> Result<&'a [u8], DeltaError> {
+        let (taken, after) = self.rest.split_at_checked(len).ok_or(DeltaError::Truncated)?;
+        self.rest = after;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn table(&mut self, number: u8) -> Result<(&'s dyn AnyTable, RowBytes), DeltaError> {
+        if let Some((last, table, sizes)) = self.last
+            && last == number
+        {
+            return Ok((table, sizes));
+        }
+        let table = (self.tables)(usize::from(number)).ok_or(DeltaError::UnknownTable)?;
+        let sizes = table.row_bytes();
+        self.last = Some((number, table, sizes));
+        Ok((table, sizes))
+    }
+
+    #[inline]
+    fn next_change(&mut self) -> Result<(Change<'a>, &'s dyn AnyTable), DeltaError> {
+        let tag = self.take(1)?[0];
+        let number = tag >> 2;
+        let (table, sizes) = self.table(number)?;
+        let mut expires = NEVER;
+        match tag & 3 {
+            PUT | DELETE => {}
+            PUT_EXPIRING => {
+                let bytes = self.take(8)?;
+                expires = Nanos::from_le_bytes(bytes.try_into().map_err(|_| DeltaError::Truncated)?);
+            }
+            _ => return Err(DeltaError::UnknownForm),
+        }
+        let key = self.take(sizes.key)?;
+        let value = if tag & 3 == DELETE { None } else { Some(self.take(sizes.value)?) };
+        Ok((Change { table: number, key, value, expires }, table))
+    }
+}
+
+impl<'a, 's, T: Fn(usize) -> Option<&'s dyn AnyTable>> Iterator for Entries<'a, 's, T> {
+    type Item = Result<(Change<'a>, &'s dyn AnyTable), DeltaError>;
+
+    /// The next entry with its table; the first damage ends them with an error.
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let change = self.next_change();
+        if change.is_err() {
+            self.rest = &[];
+        }
+        Some(change)
+    }
 }
 
 /// The changes of a delta for `state`, in order; the first damage ends them with an error.
@@ -89,16 +132,7 @@ pub fn changes<'a>(
     state: &dyn AnyState,
     delta: &'a [u8],
 ) -> impl Iterator<Item = Result<Change<'a>, DeltaError>> {
-    let mut rest = delta;
-    std::iter::from_fn(move || {
-        (!rest.is_empty()).then(|| {
-            let change = take_change(&mut rest, |number| state.table(number));
-            if change.is_err() {
-                rest = &[];
-            }
-            change.map(|(change, _)| change)
-        })
-    })
+    Entries::new(delta, |number| state.table(number)).map(|entry| entry.map(|(change, _)| change))
 }
 
 /// Checks a whole delta before anything of it is applied.
@@ -106,19 +140,38 @@ pub fn changes<'a>(
 /// # Errors
 /// The first damage, or a row outside of the partitions `written`.
 pub fn check(state: &dyn AnyState, delta: &[u8], written: PartitionSet) -> Result<(), DeltaError> {
-    let mut rest = delta;
-    while !rest.is_empty() {
-        let (change, table) = take_change(&mut rest, |number| state.table(number))?;
-        if !written.contains(table.place_of(change.key).partition) {
+    find(state, delta, written, &Held::nothing(), &mut Vec::new())
+}
+
+/// [`check`], which also appends where each row is to `sites`, and has the processor fetch the rows that `held` covers:
+/// they are about to be written.
+///
+/// # Errors
+/// As [`check`]; then `sites` goes as far as the damage.
+pub(crate) fn find(
+    state: &dyn AnyState,
+    delta: &[u8],
+    written: PartitionSet,
+    held: &Held,
+    sites: &mut Vec<Site>,
+) -> Result<(), DeltaError> {
+    for entry in Entries::new(delta, |number| state.table(number)) {
+        let (change, table) = entry?;
+        let site = table.locate(change.key, held);
+        if !written.contains(site.place.partition) {
             return Err(DeltaError::ForeignPartition);
         }
+        sites.push(site);
     }
     Ok(())
 }
 
 /// Takes a delta in, into a state that the caller has to himself: [`apply_held`] with everything held.
 pub fn apply(state: &mut dyn AnyState, delta: &[u8]) {
-    apply_held(state, delta, &Held::whole());
+    let mut sites = Vec::new();
+    // From a damaged delta the changes in front of the damage are taken.
+    let _ = find(state, delta, PartitionSet::first(MAX_PARTITIONS), &Held::nothing(), &mut sites);
+    apply_held(state, delta, sites, &Held::whole());
 }
 
 /// Takes in rows that were copied, into a state that nobody uses before all are there: what does not make sense ends
@@ -129,9 +182,9 @@ pub fn apply(state: &mut dyn AnyState, delta: &[u8]) {
 pub(crate) fn load(state: &mut dyn AnyState, delta: &[u8]) -> Result<(), DeltaError> {
     let (state, held) = (&*state, Held::whole());
     make_room(state, delta, &held)?;
-    for change in changes(state, delta) {
-        let change = change?;
-        state.table(usize::from(change.table)).ok_or(DeltaError::UnknownTable)?.apply(&change, &held);
+    for entry in Entries::new(delta, |number| state.table(number)) {
+        let (change, table) = entry?;
+        table.apply(&change, table.place_of(change.key).into(), &held);
     }
     Ok(())
 }
@@ -157,15 +210,19 @@ fn make_room(state: &dyn AnyState, delta: &[u8], held: &Held) -> Result<(), Delt
 
 /// Takes a delta in: **the** way that state changes, at the head's commit, at a replica, in recovery and in replay.
 ///
-/// The delta must have passed [`check`], or come from the head's own commit; from a damaged one the changes in front
-/// of the damage are taken.
+/// `sites` says where its rows are, one by one: what [`find`] found of it, or what the head's own commit knows of what it
+/// wrote. Changes that have no site are not taken.
 ///
 /// # Panics
 /// Where it changes a partition that `held` does not cover.
-pub(crate) fn apply_held(state: &dyn AnyState, delta: &[u8], held: &Held) {
-    let mut rest = delta;
-    while !rest.is_empty() {
-        let Ok((change, table)) = take_change(&mut rest, |number| state.own_table(number)) else { return };
-        table.apply(&change, held);
+pub(crate) fn apply_held(
+    state: &dyn AnyState,
+    delta: &[u8],
+    sites: impl IntoIterator<Item = Site>,
+    held: &Held,
+) {
+    for (site, entry) in sites.into_iter().zip(Entries::new(delta, |number| state.own_table(number))) {
+        let Ok((change, table)) = entry else { return };
+        table.apply(&change, site, held);
     }
 }

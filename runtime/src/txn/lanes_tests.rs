@@ -144,7 +144,7 @@ impl Node {
         let mut delta = Vec::new();
         work.writes.encode(&mut delta);
         assert_eq!(delta::check(&self.state, &delta, work.writes.written()), Ok(()));
-        delta::apply_held(&self.state, &delta, &work.held);
+        delta::apply_held(&self.state, &delta, work.writes.sites(), &work.held);
         work.clear();
         done.drain(..).for_each(|done| self.model.run(done));
     }

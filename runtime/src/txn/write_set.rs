@@ -6,7 +6,7 @@
 use crate::clock::Nanos;
 use crate::dependency::PartitionSet;
 use crate::limits::MAX_TABLES;
-use crate::state::{Change, Place};
+use crate::state::{Change, Place, Site};
 
 use super::delta;
 
@@ -27,6 +27,7 @@ struct Entry {
     key: u16,
     value: u16,
     table: u8,
+    partition: u8,
     deleted: bool,
     /// The committed table has the key.
     stored: bool,
@@ -262,6 +263,7 @@ impl WriteSet {
             key: change.key.len() as u16,
             value: value_bytes as u16,
             table: change.table,
+            partition: place.partition as u8,
             deleted: change.value.is_none(),
             stored,
         };
@@ -273,6 +275,12 @@ impl WriteSet {
             Some(value) => self.bytes.extend_from_slice(value),
             None => self.bytes.resize(self.bytes.len() + value_bytes, 0),
         }
+    }
+
+    /// Where the rows of the delta are, in its order.
+    pub(crate) fn sites(&self) -> impl Iterator<Item = Site> {
+        let place = |entry: &Entry| Place { hash: entry.hash, partition: usize::from(entry.partition) };
+        self.entries.iter().map(move |entry| place(entry).into())
     }
 
     /// Appends the delta: for each key its last change.

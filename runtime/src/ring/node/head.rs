@@ -73,9 +73,9 @@ impl Open {
 }
 
 impl Lane {
-    /// Whether a frame comes with the unit that the last one came with: it is here, and in the open unit.
+    /// Whether a frame comes without a unit, or with the unit that the last one came with: it is here, and in the open unit.
     pub(super) fn has_joined(&self, packet: &Packet) -> bool {
-        packet.meta.kind == Kind::Frame && !packet.unit().is_empty() && packet.unit() == self.open.joined
+        packet.meta.kind == Kind::Frame && (packet.unit().is_empty() || packet.unit() == self.open.joined)
     }
 
     /// A packet whose unit is applied here: the unit joins the open one, the frame passes the network function.
@@ -266,7 +266,7 @@ impl Lane {
             }
             if !written.is_empty() {
                 open.work.writes.encode(record.delta_mut());
-                store.take(record.delta(), written, &open.work.held);
+                store.take(record.delta(), open.work.writes.sites(), written, &open.work.held);
                 let by = Origin { node: core.index, incarnation: core.incarnation };
                 self.recorder.committed(by, self.time, record);
             }

@@ -26,7 +26,7 @@ use crate::ring::recorder::{Origin, Recorder, Silent};
 use crate::ring::retained::Retained;
 use crate::ring::store::Store;
 use crate::ring::view::{Incarnation, View};
-use crate::state::{Held, NEVER};
+use crate::state::{Held, NEVER, Site};
 use crate::stats::NodeStats;
 use crate::txn::Workspace;
 
@@ -110,6 +110,8 @@ pub(super) struct Lane {
     pub(super) open: Open,
     /// By stage: what this lane holds of the stores that it replicates, while it applies a unit.
     pub(super) held: Vec<Held>,
+    /// By stage: where the rows are that the unit at hand changes.
+    pub(super) sites: Vec<Vec<Site>>,
     /// Messages whose unit is not ready.
     pub(super) waiting: VecDeque<Packet>,
     pub(super) hold: Hold,
@@ -137,6 +139,7 @@ impl Lane {
             phase: Phase::Up,
             open: Open::new(work.on_lane(number, plan.lanes)),
             held: Vec::new(),
+            sites: vec![Vec::new(); plan.stages()],
             waiting: VecDeque::new(),
             hold: Hold::default(),
             leaving: Vec::new(),

@@ -5,7 +5,7 @@ use super::lane::Lane;
 use crate::dependency::PartitionSet;
 use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
-use crate::piggyback::{Damage, UnitView};
+use crate::piggyback::{Damage, RecordView, UnitView};
 use crate::ring::hold::Flows;
 use crate::ring::store::Status;
 use crate::state::Held;
@@ -41,6 +41,7 @@ impl Lane {
             Err(damage) => Outcome::Damaged(damage),
             Ok(None) => {
                 if mutant::is(Mutant::PerRecord) {
+                    unit.records().for_each(|record| _ = self.check(&record));
                     self.apply_ready(&unit, u64::MAX);
                 }
                 Outcome::Waits
@@ -70,7 +71,7 @@ impl Lane {
             let asks_again = is_shared || mutant::is(Mutant::PerRecord);
             if !asks_again || store.status(&record) == Status::Ready {
                 let written = record.written();
-                store.take(record.delta, written, &self.held[stage]);
+                store.take(record.delta, self.sites[stage].iter().copied(), written, &self.held[stage]);
                 let untold = &mut self.link.untold[stage].applied;
                 *untold = untold.union(written);
                 news = true;
@@ -94,8 +95,8 @@ impl Lane {
     }
 
     /// Which records of a unit are ready, by their stages, where the others are here already; `None` where it must wait.
-    /// Checks each delta that would be applied.
-    fn readiness(&self, unit: &UnitView<'_>) -> Result<Option<u64>, Damage> {
+    /// Checks each delta that would be applied, and finds where its rows are.
+    fn readiness(&mut self, unit: &UnitView<'_>) -> Result<Option<u64>, Damage> {
         let mut stages = 0;
         for record in unit.records() {
             let stage = usize::from(record.stage);
@@ -108,7 +109,7 @@ impl Lane {
                 Status::Wait => return Ok(None),
                 Status::Duplicate => {}
                 Status::Ready => {
-                    delta::check(&*store.state, record.delta, record.written()).map_err(|_| Damage::Delta)?;
+                    self.check(&record)?;
                     stages |= 1 << stage;
                 }
             }
@@ -116,8 +117,17 @@ impl Lane {
         Ok(Some(stages))
     }
 
+    /// Checks the delta of a record, and finds where its rows are.
+    fn check(&mut self, record: &RecordView<'_>) -> Result<(), Damage> {
+        let stage = usize::from(record.stage);
+        let store = self.core.store(stage).ok_or(Damage::ForeignStage)?;
+        let (held, sites) = (&self.held[stage], &mut self.sites[stage]);
+        sites.clear();
+        delta::find(&*store.state, record.delta, record.written(), held, sites).map_err(|_| Damage::Delta)
+    }
+
     /// What is wrong with a packet's unit, whether it is ready or not.
-    pub(super) fn damage(&self, packet: &Packet) -> Option<Damage> {
+    pub(super) fn damage(&mut self, packet: &Packet) -> Option<Damage> {
         UnitView::parse(unit_of(packet)).and_then(|unit| self.readiness(&unit)).err()
     }
 

@@ -44,6 +44,7 @@ fn clone_lane(lane: &Lane, core: &Arc<Core>) -> Lane {
         phase: lane.phase,
         open: lane.open.clone(),
         held: core.stores.iter().map(|_| Held::whole()).collect(),
+        sites: lane.sites.clone(),
         waiting: lane.waiting.clone(),
         hold: lane.hold.clone(),
         leaving: lane.leaving.clone(),
