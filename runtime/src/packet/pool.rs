@@ -10,7 +10,7 @@ use crate::limits::{HEADROOM, MAX_FRAME, MAX_UNIT};
 const LARGEST_BUFFER: usize = 2 * (HEADROOM + MAX_FRAME + MAX_UNIT);
 
 /// Packets that change between pools at once.
-const CRATE: usize = 256;
+const CRATE: usize = 64;
 
 /// Where the pools of several threads hand packets to each other: packets come in on one thread and go out on another,
 /// always the same way round. A crate at a time, so that the lock is rarely taken.

@@ -194,6 +194,9 @@ impl Lane {
             Phase::Joining => return self.refuse(packet, "joining", out),
             Phase::Retired => return self.refuse(packet, "retired", out),
         }
+        if self.waiting.is_empty() && packet.meta.kind == Kind::Frame && packet.unit().is_empty() {
+            return self.pass(packet, out); // it depends on nothing, and nobody is in front of it
+        }
         if self.is_fenced(&packet) {
             return self.refuse(packet, "fenced", out);
         }
