@@ -33,6 +33,6 @@ pub mod testing;
 pub mod txn;
 pub mod wire;
 
-pub use nf::{AnyNf, Frame, Nf, Verdict, nf};
+pub use nf::{Ahead, AnyNf, Frame, Nf, Verdict, nf};
 pub use packet::{Direction, Packet};
 pub use txn::{Abort, Merge, Peek, Txn, TxnResult};

@@ -89,3 +89,17 @@ impl<T> Cells<T> {
         change(unsafe { &mut *cell })
     }
 }
+
+/// Has the processor fetch the first cache line of what is behind a reference, and does not wait for it. Elsewhere than on
+/// x86-64 it does nothing.
+#[inline(always)]
+pub(super) fn prefetch<T>(what: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which reads nothing and changes nothing; every x86-64 has SSE.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = what;
+}

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hashbrown::HashTable;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::cells::Cells;
+use super::cells::{Cells, prefetch};
 use super::claims::Held;
 use super::hash::{Place, Placement};
 use super::{AnyTable, Change, Layout, RowBytes};
@@ -123,6 +123,16 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
         let rows = self.partitions.read(place.partition, held);
         let row = rows.find(place.hash, |row| row.is_of(key.as_bytes()))?;
         Some((&row.value, row.expires))
+    }
+
+    /// Has the processor fetch the row of a key, and does not wait for it.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, place: Place, held: &Held) {
+        let rows = self.partitions.read(place.partition, held);
+        // Most probably the key's: it is not looked at, since that would wait for it.
+        if let Some(row) = rows.iter_hash(place.hash).next() {
+            prefetch(row);
+        }
     }
 
     /// Puts a row of a new key in, and says how many rows came.
