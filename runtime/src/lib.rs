@@ -33,7 +33,7 @@ pub mod testing;
 pub mod txn;
 pub mod wire;
 
-pub use nf::{AnyNf, Frame, Nf, Verdict, nf};
+pub use nf::{Ahead, AnyNf, Frame, Nf, Verdict, nf};
 pub use packet::{Direction, Packet};
 pub use state::Merge;
 pub use txn::{Abort, Peek, Txn, TxnResult};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use crate::mutant::{self, Mutant};
 use crate::packet::{Direction, Packet};
-use crate::state::{AnyState, AnyTable, Layout, State};
+use crate::state::{AnyState, AnyTable, Held, Layout, Plain, State, Table};
 use crate::txn::{Txn, TxnResult};
 use crate::wire::Flow;
 
@@ -98,6 +98,26 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// The right to look at committed rows before any transaction runs; see [`Nf::look_ahead`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead<'a>(&'a Held);
+
+impl<'a> Ahead<'a> {
+    /// The right of whoever holds `held`.
+    pub(crate) fn new(held: &'a Held) -> Self {
+        Ahead(held)
+    }
+
+    /// Has the processor fetch the row of a key, if there is one.
+    #[inline(always)]
+    pub fn look<K: Plain + Eq, V: Plain>(&self, table: &Table<K, V>, key: &K) {
+        let place = table.place(key);
+        if self.0.may_read(place.partition) {
+            table.prefetch(place, self.0);
+        }
+    }
+}
+
 /// A network function. It keeps no state of its own: everything that must survive is in its [`State`], and time and
 /// random numbers come from the transaction.
 ///
@@ -117,6 +137,11 @@ pub trait Nf: Send + Sync + 'static {
     /// # Errors
     /// As the trait says.
     fn process(&self, frame: &mut Frame<'_>, state: &Self::State, txn: &mut Txn<'_>) -> TxnResult<Verdict>;
+
+    /// Looks up the rows that [`Nf::process`] is likely to look up for a frame. Asked for all frames of a burst before the
+    /// first is worked on, where the state is large: so the rows are on their way into the cache at the same time, and not
+    /// one after the other. It changes nothing, and need not be asked.
+    fn look_ahead(&self, _frame: &[u8], _direction: Direction, _state: &Self::State, _ahead: &Ahead<'_>) {}
 
     /// Removes rows of `partition` that have expired. Override it where rows of several tables go together.
     ///
@@ -201,6 +226,8 @@ pub trait AnyNf: Send + Sync {
     /// # Errors
     /// As [`Nf`] says.
     fn run(&self, frame: &mut Frame<'_>, state: &dyn AnyState, txn: &mut Txn<'_>) -> TxnResult<Verdict>;
+    /// [`Nf::look_ahead`], for each of `packets`.
+    fn look_ahead_all(&self, packets: &[Packet], state: &dyn AnyState, ahead: &Ahead<'_>);
     /// [`Nf::sweep`].
     ///
     /// # Errors
@@ -223,6 +250,13 @@ impl<N: Nf> AnyNf for N {
         match state.downcast::<N::State>() {
             Some(state) => self.process(frame, state, txn),
             None => Ok(Verdict::Drop("foreign_state")),
+        }
+    }
+
+    fn look_ahead_all(&self, packets: &[Packet], state: &dyn AnyState, ahead: &Ahead<'_>) {
+        let Some(state) = state.downcast::<N::State>() else { return };
+        for packet in packets {
+            self.look_ahead(packet.frame(), packet.meta.direction, state, ahead);
         }
     }
 

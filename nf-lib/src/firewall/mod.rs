@@ -31,7 +31,7 @@ use pannier_runtime::txn::Entry;
 use pannier_runtime::wire::icmp::IcmpRole;
 use pannier_runtime::wire::tcp::flags;
 use pannier_runtime::wire::{Flow, Layers, Quote, protocol};
-use pannier_runtime::{Direction, Frame, Nf, Txn, TxnResult, Verdict, state};
+use pannier_runtime::{Ahead, Direction, Frame, Nf, Txn, TxnResult, Verdict, state};
 
 use crate::catalogue::OptionError;
 use crate::values::Policy;
@@ -84,6 +84,13 @@ impl Nf for Firewall {
         match Layers::plain(frame.bytes()) {
             Some(layers) => self.filter(frame, &layers, state, txn),
             None => self.filter_any(frame, state, txn),
+        }
+    }
+
+    #[inline]
+    fn look_ahead(&self, frame: &[u8], _: Direction, state: &FirewallState, ahead: &Ahead<'_>) {
+        if let Some(flow) = Layers::plain(frame).and_then(|layers| Flow::of(frame, &layers)) {
+            ahead.look(&state.connections, &flow.ordered().0);
         }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use pannier_runtime::limits::MAX_LANES;
 use pannier_runtime::state::{Layout, State};
 use pannier_runtime::wire::{Flow, Layers};
-use pannier_runtime::{Abort, Frame, Merge, Nf, Txn, TxnResult, Verdict, state};
+use pannier_runtime::{Abort, Ahead, Direction, Frame, Merge, Nf, Txn, TxnResult, Verdict, state};
 use serde::Deserialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -160,6 +160,13 @@ impl Nf for Monitor {
         match Layers::plain(frame.bytes()) {
             Some(layers) => count(frame.bytes(), &layers, state, txn),
             None => count_any(frame.bytes(), state, txn),
+        }
+    }
+
+    #[inline]
+    fn look_ahead(&self, frame: &[u8], _: Direction, state: &MonitorState, ahead: &Ahead<'_>) {
+        if let Some(flow) = Layers::plain(frame).and_then(|layers| Flow::of(frame, &layers)) {
+            ahead.look(&state.flows, &flow.ordered().0);
         }
     }
 }

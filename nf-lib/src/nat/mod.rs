@@ -51,7 +51,7 @@ use pannier_runtime::wire::{
     Endpoint, Flow, IcmpError, L3, Layers, Malformed, Side, icmp_error, protocol, rewrite_destination,
     rewrite_source,
 };
-use pannier_runtime::{Abort, Direction, Frame, Nf, Txn, TxnResult, Verdict, state};
+use pannier_runtime::{Abort, Ahead, Direction, Frame, Nf, Txn, TxnResult, Verdict, state};
 
 use crate::catalogue::OptionError;
 pub use config::{KIND, NatConfig, PortChoice, Timeouts};
@@ -101,6 +101,18 @@ impl Nf for Nat {
         match Layers::plain(frame.bytes()) {
             Some(layers) => self.translate(frame, &layers, state, txn),
             None => self.translate_any(frame, state, txn),
+        }
+    }
+
+    #[inline]
+    fn look_ahead(&self, frame: &[u8], direction: Direction, state: &NatState, ahead: &Ahead<'_>) {
+        let (side, table) = match direction {
+            Direction::Outbound => (Side::Source, &state.by_inside),
+            Direction::Inbound => (Side::Destination, &state.by_outside),
+        };
+        let end = Layers::plain(frame).and_then(|layers| Endpoint::of(frame, &layers, side));
+        if let Some(end) = end {
+            ahead.look(table, &end);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::limits::{HEADROOM, MAX_FRAME, MAX_UNIT};
 const LARGEST_BUFFER: usize = 2 * (HEADROOM + MAX_FRAME + MAX_UNIT);
 
 /// Packets that change between pools at once.
-const CRATE: usize = 256;
+const CRATE: usize = 64;
 
 /// Full crates that a depot keeps before it hands on what comes to the one behind it.
 const KEPT: usize = 4;

@@ -70,7 +70,9 @@ impl Port for Duplex {
         }
         let count = self.from.slots().min(most);
         if let Ok(chunk) = self.from.read_chunk(count) {
-            burst.extend(chunk);
+            let mut packets = chunk.into_iter();
+            // One at a time `extend` would ask for room.
+            burst.resize_with(burst.len() + count, || packets.next().expect("the chunk has so many"));
         }
         Ok(count)
     }

@@ -20,6 +20,10 @@ pub trait Recorder: Send {
     fn committed(&mut self, _by: Origin, _time: Nanos, _record: &Record) {}
     /// A frame left the chain at the node `by`.
     fn released(&mut self, _by: Origin, _packet: &Packet) {}
+    /// Frames left the chain at the node `by`, in this order.
+    fn released_all(&mut self, by: Origin, packets: &[Packet]) {
+        packets.iter().for_each(|packet| self.released(by, packet));
+    }
 }
 
 /// Hears nothing.

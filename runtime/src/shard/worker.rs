@@ -163,9 +163,9 @@ fn run(new: &Receiver<Box<dyn Actor>>, idle: Idle, clock: Clock) {
         }
         rounds_left -= u32::from(rounds_left <= LAST_ROUNDS);
         round = round.wrapping_add(1);
-        let mut busy = false;
+        let (mut busy, now) = (false, clock.now());
         actors.retain_mut(|actor| {
-            let turn = take_turn(&mut **actor, clock.now());
+            let turn = take_turn(&mut **actor, now);
             busy |= turn != Turn::Idle;
             turn != Turn::Ended
         });

@@ -143,6 +143,16 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
         self.placement.place(key)
     }
 
+    /// Has the processor fetch the row of a key, and does not wait for it.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, place: Place, held: &Held) {
+        let rows = self.partitions.read(place.partition, held);
+        // Most probably the key's: it is not looked at, since that would wait for it.
+        if let Some(row) = rows.iter_hash(place.hash).next() {
+            fetch(row);
+        }
+    }
+
     /// Puts a row of a new key in, and says how many rows came.
     #[inline(never)]
     fn insert(

@@ -50,6 +50,11 @@ impl Open {
         self.frames.len() + usize::from(self.at_frame)
     }
 
+    /// What the open unit holds of the head's store.
+    pub(super) fn held(&self) -> &Held {
+        &self.work.held
+    }
+
     /// Goes on with what is held of another store, or in another way. Nothing may be open.
     pub(super) fn set_held(&mut self, held: Held) {
         self.work.held = held;
@@ -283,6 +288,9 @@ impl Lane {
     fn send(&mut self, writes: bool, out: &mut Output) {
         self.hold.begin_unit();
         let mut frames = std::mem::take(&mut self.open.frames);
+        if self.open.name.is_empty() && self.hold.is_empty() {
+            self.depart(frames.drain(..), out); // there is nothing to carry, and nothing to wait for
+        }
         let whole = if writes { self.retained.newest().len() } else { 0 };
         let mut carries = writes && frames.first().is_some_and(|frame| self.can_carry(frame, whole));
         if writes && !carries {
@@ -339,7 +347,7 @@ impl Lane {
             Direction::Inbound => mutant::is(Mutant::NoBackwardWait),
         };
         if (self.open.name.is_empty() || lets_go) && !self.hold.blocks(&packet) {
-            self.depart(packet, out);
+            self.depart([packet], out);
         } else {
             self.hold.push(packet, &self.open.name);
         }

@@ -18,7 +18,7 @@ use super::{Address, Output};
 use crate::clock::{Nanos, Now};
 use crate::entropy::Entropy;
 use crate::mutant::{self, Mutant};
-use crate::nf::AnyNf;
+use crate::nf::{Ahead, AnyNf};
 use crate::packet::{Direction, Kind, Packet};
 use crate::ring::hold::Hold;
 use crate::ring::plan::Plan;
@@ -26,9 +26,12 @@ use crate::ring::recorder::{Origin, Recorder, Silent};
 use crate::ring::retained::Retained;
 use crate::ring::store::Store;
 use crate::ring::view::{Incarnation, View};
-use crate::state::{Held, NEVER, Site};
+use crate::state::{AnyTable, Held, NEVER, Site};
 use crate::stats::NodeStats;
 use crate::txn::Workspace;
+
+/// Bytes of keys and values from which on a store is not in the cache that is nearest.
+const LARGE: usize = 128 << 10;
 
 /// What the lanes of a node share.
 #[derive(Debug)]
@@ -171,7 +174,7 @@ impl Lane {
     pub(super) fn accept(&mut self, burst: &mut Vec<Packet>, now: Now, out: &mut Output) {
         self.now = now;
         if self.core.is_head() {
-            touch(burst);
+            self.look_ahead(burst);
         }
         burst.reverse();
         // Not drained: where the network function panics, it is known what was lost with it.
@@ -190,6 +193,21 @@ impl Lane {
         self.close(out); // commit what is open: one unit
         self.release(out); // what waited for its commit
         self.acknowledge(out); // tell the predecessor what is applied and committed
+    }
+
+    /// Has the processor fetch what the network function will look at first, for all packets at once: one after the other, each
+    /// would be waited for.
+    fn look_ahead(&self, burst: &[Packet]) {
+        touch(burst);
+        let (held, store) = (self.open.held(), self.core.store(self.core.index));
+        let Some(store) = store.filter(|_| !held.is_shared()) else { return };
+        let bytes = |table: &dyn AnyTable| {
+            let row = table.row_bytes();
+            table.len() * (row.key + row.value)
+        };
+        if store.state.iter().map(bytes).sum::<usize>() > LARGE {
+            self.core.nfs[self.core.index].look_ahead_all(burst, &*store.state, &Ahead::new(held));
+        }
     }
 
     /// One frame or unit: first its unit is applied here, then the network function runs.
@@ -304,22 +322,33 @@ impl Lane {
         out.pool.give(packet);
     }
 
-    /// Sends a packet on its way out of this node; what it waited for is done.
-    pub(super) fn depart(&mut self, mut packet: Packet, out: &mut Output) {
-        let (plan, index) = (&self.core.plan, self.core.index);
-        let (end, next, list) = match packet.meta.direction {
-            Direction::Outbound => (plan.last(), plan.successor(index), &mut out.forward),
-            Direction::Inbound => (0, plan.predecessor(index), &mut out.backward),
-        };
-        if index == end {
-            let by = Origin { node: index, incarnation: self.core.incarnation };
-            Address { sender: 0, incarnation: 0, addressee: 0, lane: self.number as u8 }.put_on(&mut packet);
-            self.recorder.released(by, &packet);
-            out.released.push(packet);
-        } else {
-            self.address(next).put_on(&mut packet);
-            list.push(packet);
+    /// Sends packets on their way out of this node, in order; what they waited for is done.
+    pub(super) fn depart(&mut self, packets: impl IntoIterator<Item = Packet>, out: &mut Output) {
+        let ways = [Direction::Outbound, Direction::Inbound].map(|direction| self.way_out(direction));
+        let first = out.released.len();
+        for mut packet in packets {
+            let direction = packet.meta.direction;
+            let (address, is_end) = ways[direction as usize];
+            address.put_on(&mut packet);
+            match direction {
+                _ if is_end => out.released.push(packet),
+                Direction::Outbound => out.forward.push(packet),
+                Direction::Inbound => out.backward.push(packet),
+            }
         }
+        let by = Origin { node: self.core.index, incarnation: self.core.incarnation };
+        self.recorder.released_all(by, &out.released[first..]);
+    }
+
+    /// Where packets of a direction go from here, and whether that is out of the chain.
+    fn way_out(&self, direction: Direction) -> (Address, bool) {
+        let (plan, index) = (&self.core.plan, self.core.index);
+        let (end, next) = match direction {
+            Direction::Outbound => (plan.last(), plan.successor(index)),
+            Direction::Inbound => (0, plan.predecessor(index)),
+        };
+        let outside = Address { sender: 0, incarnation: 0, addressee: 0, lane: self.number as u8 };
+        if index == end { (outside, true) } else { (self.address(next), false) }
     }
 
     /// From here to this lane of the node `to`.
@@ -374,8 +403,7 @@ impl Lane {
     }
 }
 
-/// Has the processor fetch the headers that another core has written, for all packets at once: one after the other, each would
-/// be waited for when it is first looked at.
+/// The headers, which another core may have written.
 fn touch(packets: &[Packet]) {
     let first = |packet: &Packet| packet.frame().first().copied().unwrap_or_default();
     std::hint::black_box(packets.iter().map(first).fold(0, u8::wrapping_add));

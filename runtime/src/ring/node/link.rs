@@ -245,11 +245,9 @@ impl Lane {
             }
             let mut leaving = std::mem::take(&mut self.leaving);
             self.hold.release(|name| is_committed(core, name), &mut leaving);
-            for packet in leaving.drain(..) {
-                match mutant::is(Mutant::HeldVanish) {
-                    true => out.pool.give(packet),
-                    false => self.depart(packet, out),
-                }
+            match mutant::is(Mutant::HeldVanish) {
+                true => out.pool.give_all(&mut leaving),
+                false => self.depart(leaving.drain(..), out),
             }
             self.leaving = leaving;
         }

@@ -123,8 +123,21 @@ impl Node {
     /// Takes a burst of messages, in order: from the predecessor, from the successor, from outside, from a neighbour.
     /// Then each lane has its turn.
     pub fn accept(&mut self, burst: &mut Vec<Packet>, now: Now, out: &mut Output) {
+        match &mut self.inboxes[..] {
+            [inbox] if inbox.is_empty() && !burst.iter().any(is_beside) => std::mem::swap(inbox, burst),
+            _ => self.sort(burst, now, out),
+        }
+        for (lane, inbox) in self.lanes.iter_mut().zip(&mut self.inboxes) {
+            lane.accept(inbox, now, out);
+        }
+        let (control, mut lanes) = self.whole();
+        control.copy_on(&mut lanes, out);
+    }
+
+    /// Gives each lane its messages, and takes those that came beside the ring.
+    fn sort(&mut self, burst: &mut Vec<Packet>, now: Now, out: &mut Output) {
         for packet in burst.drain(..) {
-            if matches!(packet.meta.kind, Kind::Fetch | Kind::Snapshot) {
+            if is_beside(&packet) {
                 let (control, mut lanes) = self.whole();
                 control.hear(packet, &mut lanes, now, out);
             } else {
@@ -133,11 +146,6 @@ impl Node {
                 self.inboxes[lane].push(packet);
             }
         }
-        for (lane, inbox) in self.lanes.iter_mut().zip(&mut self.inboxes) {
-            lane.accept(inbox, now, out);
-        }
-        let (control, mut lanes) = self.whole();
-        control.copy_on(&mut lanes, out);
     }
 
     /// Lets time pass: expiry, repair and idle acknowledgements.
@@ -213,6 +221,11 @@ impl Node {
     pub fn set_recorder(&mut self, mut make: impl FnMut() -> Box<dyn Recorder>) {
         self.lanes.iter_mut().for_each(|lane| lane.recorder = make());
     }
+}
+
+/// Whether a message comes beside the ring: it concerns the node as a whole.
+fn is_beside(packet: &Packet) -> bool {
+    matches!(packet.meta.kind, Kind::Fetch | Kind::Snapshot)
 }
 
 /// Frames of a burst that have not been taken out of it.

@@ -1,5 +1,6 @@
 //! Nodes by hand: what goes in, what comes out, and no driver between.
 
+mod ahead;
 mod bounds;
 mod damage;
 mod delivery;
