@@ -23,6 +23,9 @@ pub const BUFFER: usize = 4_096;
 pub const SWEEP_ROWS: usize = 32;
 /// Most units that one repair sends at once.
 pub const REPAIR_UNITS: usize = 64;
+/// Messages that wait in a lane of several shards, for other lanes, from which on nothing more should enter the chain. All are
+/// tried again whenever another lane has applied something: the more wait, the slower lanes that write one partition get on.
+pub const SHARED_WAITING: usize = 128;
 
 const _: () = assert!(HEADROOM < BUFFER);
 const _: () = assert!(MAX_PARTITIONS == u64::BITS as usize);

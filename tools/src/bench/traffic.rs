@@ -208,4 +208,25 @@ mod tests {
         assert!((1_900..2_500).contains(flows.values().max().expect("some")), "{:?}", flows.values().max());
         assert_eq!(traffic.to_string(), "IMIX, 500 Zipf");
     }
+
+    #[test]
+    fn parts_of_the_traffic_are_all_of_it() {
+        // Goal: queues together bring what one would bring. Method: two parts by the flows' hashes, each of whose packets come
+        // once at first, and then as popular as they are.
+        let whole = Feed::new(Traffic { popularity: Popularity::Zipf, ..Traffic::uniform(64, 500) });
+        let (mut pool, mut flows) = (Pool::default(), std::collections::BTreeSet::new());
+        for part in [0, 1] {
+            let is_in = |packet: &Packet| packet.meta.flow % 2 == part;
+            let mut feed = whole.part(|packet| is_in(&packet));
+            let count = feed.flows.len();
+            let first: Vec<Packet> = (0..count).map(|_| feed.next(0, &mut pool)).collect();
+            assert!(first.iter().all(is_in));
+            flows.extend(first.iter().filter_map(|packet| Flow::parse(packet.frame()).ok()));
+            assert!((0..2_000).all(|_| is_in(&feed.next(0, &mut pool))));
+            let draws = |feed: &Feed, flow: u32| feed.draws.iter().filter(|&&drawn| drawn == flow).count();
+            let most = feed.flows[0]; // the most popular ones are the first
+            assert!(draws(&feed, most) > draws(&whole, most));
+        }
+        assert_eq!(flows.len(), 500);
+    }
 }

@@ -16,7 +16,7 @@ use super::lane::Lane;
 use super::recover::Control;
 use super::{Lanes, Node, Output};
 use crate::clock::Now;
-use crate::limits::MAX_LANES;
+use crate::limits::{MAX_LANES, SHARED_WAITING};
 use crate::mutant::{self, Mutant};
 use crate::packet::Packet;
 use crate::ring::view::{Incarnation, View};
@@ -112,7 +112,8 @@ impl SharedNode {
         if ticks {
             lane.tick(now, out);
         }
-        Some(LaneState { has_room: lane.is_up() && lane.has_room(), is_idle: lane.is_idle() })
+        let has_room = lane.is_up() && lane.has_room() && lane.waiting.len() < SHARED_WAITING;
+        Some(LaneState { has_room, is_idle: lane.is_idle() })
     }
 
     fn turn_of(&self, lane: usize) -> Option<InTurn<'_>> {

@@ -57,3 +57,33 @@ fn a_lane_that_panics_stops_no_other() {
     assert_eq!(node.bury(1).1, 1, "the frame that the other lane holds");
     assert_eq!(node.bury(1).1, 0, "nothing is counted twice");
 }
+
+#[test]
+fn a_lane_that_waits_much_for_another_gets_no_more() {
+    // Goal: what is tried again for each unit of another lane stays little. Method: a replica gets units of one lane that all
+    // come behind one of the other lane, which is late: there is no room any more, and then there is again.
+    let mut plan = Plan::new(1, 1).unwrap();
+    plan.lanes = 2;
+    let view = Orchestrator::new(&plan).view().clone();
+    let [head, replica] =
+        [0, 1].map(|at| SharedNode::from(Node::new(at, plan, Arc::from([fragile()]), view.clone())));
+    let now = Now { timer: 1, wall: 1 };
+    let unit = |lane: u8| {
+        let (mut packet, mut out) = (frame(lane, WRITE, 0, 60), Output::default());
+        packet.meta.lane = lane;
+        head.turn(usize::from(lane), &mut vec![packet], now, false, &mut out);
+        assert_eq!(out.forward.len(), 1);
+        out.forward
+    };
+    let take = |lane: usize, mut units: Vec<Packet>| {
+        let state = replica.turn(lane, &mut units, now, false, &mut Output::default());
+        state.expect("there was something to do").has_room
+    };
+    let (late, mut turns) = (unit(1), 0);
+    while take(0, unit(0)) {
+        turns += 1;
+        assert!(turns < plan.limits.waiting / 4, "it takes ever more");
+    }
+    assert!(turns > 32, "a burst finds room");
+    assert!(take(1, late) && take(0, Vec::new()));
+}
