@@ -1,7 +1,7 @@
 //! Whole chains between a client and a server: the kernel's own traffic through firewall, monitor and NAT, while nodes die.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -137,16 +137,19 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Downloads from the server over kernel TCP; `progress` counts bytes.
-fn download(wire: &Wire, bytes: usize, progress: &AtomicU64) {
+/// Downloads from the server over kernel TCP; `progress` counts bytes. Returns both ends of the connection: once they are closed, a
+/// frame that a faulty link doubles is answered with a reset, as it should be.
+fn download(wire: &Wire, bytes: usize, progress: &AtomicU64) -> [TcpStream; 2] {
     let sent = content(bytes);
     let listener = wire.server.run(|| TcpListener::bind("10.77.0.2:80").expect("the address is there"));
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let server = scope.spawn(|| {
             let (mut stream, from) = listener.accept().expect("the client comes");
             assert_eq!(from.ip().to_string(), NAT, "the server sees the NAT");
             stream.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
             stream.write_all(&sent).expect("the client reads to the end");
+            stream.shutdown(Shutdown::Write).expect("it is open");
+            stream
         });
         let mut stream = wire.client.run(|| TcpStream::connect("10.77.0.2:80").expect("the server answers"));
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
@@ -160,7 +163,8 @@ fn download(wire: &Wire, bytes: usize, progress: &AtomicU64) {
             progress.store(got.len() as u64, Ordering::Relaxed);
         }
         assert!(got == sent, "{} of {bytes} bytes came, or others", got.len());
-    });
+        [stream, server.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))]
+    })
 }
 
 /// A UDP echo through the NAT.
@@ -202,10 +206,11 @@ fn all(kind: &str, faults: Faults) -> Option<LiveOutcome> {
             ping(&wire.client, "10.77.0.2");
         }
         echo(wire);
-        download(wire, DOWNLOAD, &progress);
+        let ends = download(wire, DOWNLOAD, &progress);
+        assert_eq!(wire.resets(), 0, "a connection was reset");
+        drop(ends);
     });
     assert!(crashed, "the NAT's node died in the middle");
-    assert_eq!(wire.resets(), 0, "a connection was reset");
     let outcome = live.finish();
     assert_eq!(outcome.broken, Vec::<String>::new(), "{:#?}", outcome.summary);
     assert_eq!(outcome.port_error, None);

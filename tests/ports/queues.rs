@@ -229,7 +229,7 @@ fn receive_now(port: &mut Device) -> Vec<Vec<u8>> {
         }
         let mine = burst
             .iter()
-            .map(|packet| packet.frame())
+            .map(pannier_runtime::Packet::frame)
             .filter(|frame| frame.ends_with(&MARK) || is_mine(frame));
         frames.extend(mine.map(<[u8]>::to_vec));
     }
