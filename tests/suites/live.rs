@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use pannier_chains::ChainStage;
 use pannier_chains::live::{Live, LiveOptions, LiveOutcome, Sides};
-use pannier_nf::monitor::{MonitorConfig, monitor};
+use pannier_nf::monitor;
+use pannier_nf::monitor::MonitorConfig;
 use pannier_runtime::entropy::Entropy;
 use pannier_runtime::limits::MAX_LANES;
 use pannier_runtime::packet::{Packet, Pool};
@@ -238,6 +239,20 @@ fn shards_that_merge_into_one_row_lose_nothing() {
         rig.live().watch(Duration::from_millis(20));
         assert_eq!(answer(&mut rig), Some(20_000), "{shards} shards, units of {unit}, after a crash");
         rig.finish();
+    }
+}
+
+#[test]
+fn a_monitor_counts_in_as_many_parts_as_its_sharing_leaves() {
+    // Goal: lanes that share a part write one row, on threads too. Method: four shards count the packets of many flows, with each
+    // sharing; the rows of the totals, and that replicas have what heads have.
+    for (sharing, parts) in [(1, 4), (2, 2), (8, 1)] {
+        let monitor = Arc::new(monitor(MonitorConfig { sharing, ..MonitorConfig::default() }));
+        let options = LiveOptions { shards: 4, idle: Idle::YIELD, ..LiveOptions::default() };
+        let mut rig = Rig::new(plan(2, 1, 4, 8), &[tickets(), monitor], &options);
+        rig.send(4_000, &mut Entropy::new(sharing as u64));
+        let (outcome, came) = rig.finish();
+        assert_eq!((came, outcome.summary.stages[1].state["totals"]), (4_000, parts), "sharing {sharing}");
     }
 }
 

@@ -132,7 +132,7 @@ fn what_is_missing_is_said_in_one_sentence() {
             "--out",
             "pcap:,write=/dev/null",
             "--reshard",
-            "monitor=2@5",
+            "monitor=9@5",
         ],
     ] {
         assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
