@@ -3,6 +3,7 @@
 use super::Output;
 use super::lane::Lane;
 use crate::dependency::Versions;
+#[cfg(feature = "simulation")]
 use crate::entropy::Entropy;
 use crate::mutant::{self, Mutant};
 use crate::nf::{Frame, Original, Verdict};
