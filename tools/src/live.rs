@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use pannier_chains::ChainStage;
 use pannier_chains::config::{ChainSpec, Crash};
 use pannier_chains::live::{Live, LiveOptions, LiveOutcome, Sides};
-use pannier_runtime::port::{PortError, PortSpec, PortStats};
+use pannier_runtime::limits::MAX_LANES;
+use pannier_runtime::port::{Faults, PortError, PortSpec, PortStats};
 use pannier_runtime::shard::{Idle, cores, tell_panics_briefly};
 use serde_json::json;
 
@@ -50,33 +51,37 @@ impl Args {
         Some((self.inside.as_deref()?, self.outside.as_deref()?))
     }
 
-    fn options(&self, spec: &mut ChainSpec) -> LiveOptions {
+    /// The cores to run on.
+    fn cores(&self) -> Vec<usize> {
+        if self.cores.is_empty() { cores() } else { self.cores.clone() }
+    }
+
+    fn options(&self, shards: usize, faults: Faults) -> LiveOptions {
         let idle = match self.idle.as_str() {
             "spin" => Idle::SPIN,
             "yield" => Idle::YIELD,
             _ => Idle::SLEEP,
         };
-        let cores = if self.cores.is_empty() { cores() } else { self.cores.clone() };
-        let (shards, faults) = (spec.shards_on(cores.len()), spec.faults);
-        LiveOptions { cores, idle, shards, faults, ..LiveOptions::default() }
+        LiveOptions { cores: self.cores(), idle, shards, faults, ..LiveOptions::default() }
     }
 }
 
 /// Runs a chain between two ports until somebody stops it.
 pub(crate) fn run(mut spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool) -> Ended {
     let Some((inside, outside)) = args.ports() else { return Ok(()) };
-    let options = args.options(&mut spec);
-    let open = |text: &str| PortSpec::parse(text).and_then(|port| port.open_queues(options.shards));
+    let most = spec.shards.unwrap_or(args.cores().len().min(MAX_LANES));
+    let open = |text: &str| PortSpec::parse(text).and_then(|port| port.open_queues(most));
     let sides = match open(inside).and_then(|inside| Ok(Sides { inside, outside: open(outside)? })) {
         Ok(sides) => sides,
         Err(error) => return fail(Failure::Files, error),
     };
+    let shards = spec.shards_for(sides.inside.len().max(sides.outside.len()));
     let reshards = match args.reshards.iter().map(|text| Reshard::parse(text, &spec)).collect() {
         Ok(reshards) => reshards,
         Err(error) => return fail(Failure::Usage, error),
     };
     tell_panics_briefly();
-    let plan = spec.plan;
+    let (options, plan) = (args.options(shards, spec.faults), spec.plan);
     let due = Due { crashes: spec.crashes.into(), reshards };
     let stages = spec.stages.into_iter().map(|stage| ChainStage { name: stage.name, nf: stage.nf }).collect();
     let live = match Live::start(plan, stages, sides, &options) {

@@ -7,7 +7,7 @@
 //! seed = 1                     # of random numbers and faults
 //! burst = 32                   # packets read at once, 1 ..= 256
 //! unit = 32                    # packets committed together, 1 ..= 64
-//! shards = 2                   # cores that run a node of a live chain, 1 ..= 8; not said: all, or 1 where `lanes` is said
+//! shards = 2                   # that run a node of a live chain, 1 ..= 8; not said: one a queue of the ports, 1 with `lanes`
 //! lanes = 2                    # that flows are spread over: as many shards as a node can have; `shards` at least
 //! crash = ["nat@500"]          # nodes that crash, and after how many packets
 //!
@@ -89,7 +89,7 @@ pub struct ChainSpec {
     pub stages: Vec<StageSpec>,
     /// Packets that are read at once.
     pub burst: usize,
-    /// Shards of each node of a live chain, at its start, where the chain says; see [`ChainSpec::shards_on`].
+    /// Shards of each node of a live chain, at its start, where the chain says; see [`ChainSpec::shards_for`].
     pub shards: Option<usize>,
     /// Where packets come from.
     pub input: InputSpec,
@@ -102,11 +102,11 @@ pub struct ChainSpec {
 }
 
 impl ChainSpec {
-    /// How many shards a node of the live chain has on so many cores: one on each, where the chain does not say; then it has as
-    /// many lanes from now on.
-    pub fn shards_on(&mut self, cores: usize) -> usize {
+    /// How many shards a node of the live chain has between ports of so many queues: one for each, where the chain does not say;
+    /// then it has as many lanes from now on.
+    pub fn shards_for(&mut self, queues: usize) -> usize {
         if self.shards.is_none() {
-            self.plan.lanes = cores.clamp(1, MAX_LANES);
+            self.plan.lanes = queues.clamp(1, MAX_LANES);
         }
         self.shards.unwrap_or(self.plan.lanes)
     }

@@ -233,9 +233,9 @@ proptest! {
 }
 
 #[test]
-fn a_live_chain_has_a_shard_on_each_core_unless_it_says_otherwise() {
-    // Goal: who says nothing gets all cores, who says something that. Method: what is said, the cores, shards and lanes.
-    for (said, cores, shards, lanes) in [
+fn a_live_chain_has_a_shard_for_each_queue_unless_it_says_otherwise() {
+    // Goal: who says nothing gets all queues, who says something that. Method: what is said, the queues, shards and lanes.
+    for (said, queues, shards, lanes) in [
         ("", 1, 1, 1),
         ("", 4, 4, 4),
         ("", 100, 8, 8),
@@ -244,6 +244,10 @@ fn a_live_chain_has_a_shard_on_each_core_unless_it_says_otherwise() {
         ("lanes = 4", 4, 1, 4),
     ] {
         let mut spec = file(&format!("{said}\n[[stage]]\nnf = 'monitor'\n")).expect("a chain");
-        assert_eq!((spec.shards_on(cores), spec.plan.lanes), (shards, lanes), "`{said}` on {cores} cores");
+        assert_eq!(
+            (spec.shards_for(queues), spec.plan.lanes),
+            (shards, lanes),
+            "`{said}` with {queues} queues"
+        );
     }
 }
