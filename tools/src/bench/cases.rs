@@ -201,9 +201,8 @@ fn cores() -> Vec<Case> {
     for (unit, sharing) in [(1, 1), (8, 1), (32, 1), (32, 2)] {
         let what = if sharing == 1 { "one counter in parts" } else { "one counter, sharing level 2" };
         let name = format!("monitor, {what}, unit {unit}, 2 shards beside 1");
-        let goal = (sharing == 1).then_some(1.0);
         let chain = format!("monitor(flows=2000000, sharing={sharing})");
-        cases.push(case(name, few, goal, chain, shards(2, unit), shards(1, unit)));
+        cases.push(case(name, few, Some(1.0), chain, shards(2, unit), shards(1, unit)));
     }
     let name = "nat, unit 32, 2 shards beside 1".to_owned();
     cases.push(case(name, many, Some(1.0), nat(), shards(2, 32), shards(1, 32)));
