@@ -6,22 +6,28 @@ use std::time::{Duration, Instant};
 
 use pannier_chains::ChainStage;
 use pannier_chains::live::{Live, LiveError, LiveOptions, Sides};
-use pannier_nf::monitor::{MonitorConfig, monitor};
+use pannier_nf::monitor::{Monitor, MonitorConfig, MonitorState, monitor};
 use pannier_runtime::packet::{Packet, Pool};
 use pannier_runtime::port::{
     Device, DevicePort, Duplex, Port, PortContext, PortError, PortStats, memory_device,
 };
 use pannier_runtime::ring::Plan;
-use pannier_runtime::wire::FrameBuilder;
+use pannier_runtime::state::Layout;
+use pannier_runtime::wire::{Flow, FrameBuilder};
+use pannier_runtime::{AnyNf, Direction, Frame, Nf, Txn, TxnResult, Verdict};
 
 /// Longest wait for anything, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A monitor on two lanes and two shards.
 fn start(sides: Sides) -> Result<Live, LiveError> {
+    start_of(sides, Arc::new(monitor(MonitorConfig::default())))
+}
+
+fn start_of(sides: Sides, nf: Arc<dyn AnyNf>) -> Result<Live, LiveError> {
     let mut plan = Plan::new(1, 1).expect("a sound geometry");
     plan.lanes = 2;
-    let stage = ChainStage { name: "monitor".to_owned(), nf: Arc::new(monitor(MonitorConfig::default())) };
+    let stage = ChainStage { name: "monitor".to_owned(), nf };
     Live::start(plan, vec![stage], sides, &LiveOptions { shards: 2, ..LiveOptions::default() })
 }
 
@@ -146,4 +152,40 @@ fn what_is_wrong_with_one_queue_is_wrong_with_the_port() {
         let problem = if panics { "it panicked: on purpose" } else { "it is gone" };
         assert_eq!((error.port.as_str(), error.problem.as_str()), ("queue 1", problem));
     }
+}
+
+/// A monitor that panics when it is asked for the lane of one flow.
+struct Wary(Monitor);
+
+impl Nf for Wary {
+    type State = MonitorState;
+
+    fn state(&self, layout: &Layout) -> MonitorState {
+        self.0.state(layout)
+    }
+
+    fn process(&self, frame: &mut Frame<'_>, state: &MonitorState, txn: &mut Txn<'_>) -> TxnResult<Verdict> {
+        self.0.process(frame, state, txn)
+    }
+
+    fn steer(&self, flow: &Flow, _: Direction) -> Option<u32> {
+        if flow.source_port() == 1_050 {
+            std::panic::resume_unwind(Box::new("on purpose")); // without a word on the terminal
+        }
+        None
+    }
+}
+
+#[test]
+fn what_an_edge_loses_by_a_panic_is_accounted_for() {
+    // Goal: every packet that was counted in is counted out, also where the network function panics in an edge. Method: a
+    // function that panics at the lane of one flow, whose packet comes in a burst by one of two queues.
+    let ((inside, mut into), (outside, _out_of)) = (side(2), side(2));
+    let nf = Arc::new(Wary(monitor(MonitorConfig::default())));
+    let mut live = start_of(Sides { inside, outside }, nf).expect("threads and a sound plan");
+    send(&mut into);
+    watch(&mut live, |live| live.port_error().is_some() && live.entered() == 100);
+    let outcome = live.finish();
+    assert_eq!(outcome.broken, Vec::<String>::new());
+    assert!(outcome.summary.packets.lost > 0 && outcome.port_error.is_some());
 }

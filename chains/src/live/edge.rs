@@ -91,9 +91,13 @@ pub(super) struct Edge {
     ingress: Ingress,
     pool: Pool,
     refused: Reasons,
-    /// By lane: what enters; empty between turns.
+    /// What has been counted as entered, and by lane what enters; empty between turns.
+    entered: Vec<Packet>,
     entering: Vec<Vec<Packet>>,
+    /// What is taken from a port or a lane; empty between turns.
     burst: Vec<Packet>,
+    /// Packets that entered, and went no further because of a panic.
+    dropped: u64,
     turns: u32,
 }
 
@@ -109,6 +113,7 @@ impl Edge {
         Edge {
             port,
             direction,
+            entered: Vec::new(),
             entering: lanes.iter().map(|_| Vec::new()).collect(),
             lanes,
             state,
@@ -118,6 +123,7 @@ impl Edge {
             common,
             refused: Reasons::default(),
             burst: Vec::new(),
+            dropped: 0,
             turns: 0,
         }
     }
@@ -126,7 +132,7 @@ impl Edge {
         let mut rare = self.state.rare();
         rare.refused.clone_from(&self.refused);
         rare.stats = self.port.stats();
-        rare.lost = self.lanes.iter().map(Duplex::lost).sum();
+        rare.lost = self.dropped + self.lanes.iter().map(Duplex::lost).sum::<u64>();
         rare.failed = failed.or(rare.failed.take());
     }
 
@@ -143,13 +149,14 @@ impl Edge {
         let entered = self.burst.len();
         if entered > 0 {
             count(&self.state.entered, entered);
+            std::mem::swap(&mut self.burst, &mut self.entered);
             self.admit();
             self.enter(now);
         }
         taken.map(|_| entered > 0)
     }
 
-    /// Puts the packets of the burst on their lanes, and drops those that may not enter.
+    /// Puts the packets that have entered on their lanes, and drops those that may not enter.
     fn admit(&mut self) {
         let (ingress, refused) = (&mut self.ingress, &mut self.refused);
         let (plan, nfs, direction) = (&self.common.plan, &self.common.nfs, self.direction);
@@ -163,19 +170,19 @@ impl Edge {
                 true
             }
         };
-        for packet in self.burst.extract_if(.., is_refused) {
+        for packet in self.entered.extract_if(.., is_refused) {
             self.pool.give(packet);
         }
     }
 
-    /// Sends the packets of the burst into their lanes.
+    /// Sends the packets that have entered into their lanes.
     fn enter(&mut self, now: Now) {
         let mut context = PortContext { now: now.timer, pool: &mut self.pool };
         if let [lane] = &mut self.lanes[..] {
-            let Ok(()) = lane.tx_burst(&mut context, &mut self.burst);
+            let Ok(()) = lane.tx_burst(&mut context, &mut self.entered);
             return;
         }
-        for packet in self.burst.drain(..) {
+        for packet in self.entered.drain(..) {
             self.entering[usize::from(packet.meta.lane)].push(packet);
         }
         for (lane, burst) in self.lanes.iter_mut().zip(&mut self.entering) {
@@ -227,7 +234,9 @@ impl Actor for Edge {
 
     fn panicked(&mut self, message: &str) {
         self.burst.clear();
-        self.entering.iter_mut().for_each(Vec::clear);
+        for packets in self.entering.iter_mut().chain([&mut self.entered]) {
+            self.dropped += packets.drain(..).len() as u64;
+        }
         let error = PortError {
             port: self.port.name().to_owned(),
             problem: format!("it panicked: {message}"),

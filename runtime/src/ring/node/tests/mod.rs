@@ -4,6 +4,8 @@ mod ahead;
 mod bounds;
 mod damage;
 mod delivery;
+mod forged;
+mod parts;
 mod sharing;
 mod views;
 
