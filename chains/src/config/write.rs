@@ -22,7 +22,7 @@ impl ChainSpec {
         pairs(&mut out, &numbers);
         match self.shards {
             Some(shards) => pairs(&mut out, &[("shards", shards as u64), ("lanes", plan.lanes as u64)]),
-            None => out.push_str("# shards and lanes: as many as a live chain has cores\n"),
+            None => out.push_str("# shards and lanes: as many as the ports of a live chain have queues\n"),
         }
         if !self.crashes.is_empty() {
             let crashes: Vec<String> = self.crashes.iter().map(|crash| text(&crash.to_string())).collect();
