@@ -111,10 +111,7 @@ impl<'a> Ahead<'a> {
     /// Has the processor fetch the row of a key, if there is one.
     #[inline(always)]
     pub fn look<K: Plain + Eq, V: Plain>(&self, table: &Table<K, V>, key: &K) {
-        let place = table.place(key);
-        if self.0.may_read(place.partition) {
-            table.prefetch(place, self.0);
-        }
+        table.fetch(table.place(key), self.0);
     }
 }
 

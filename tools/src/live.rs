@@ -69,6 +69,14 @@ impl Args {
 /// Runs a chain between two ports until somebody stops it.
 pub(crate) fn run(mut spec: ChainSpec, args: &Args, as_json: bool, stop: &AtomicBool) -> Ended {
     let Some((inside, outside)) = args.ports() else { return Ok(()) };
+    let there = cores();
+    if let Some(core) = args.cores.iter().find(|core| !there.contains(core)) {
+        let there = there.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        return fail(
+            Failure::Usage,
+            format_args!("`--cores {core}`: the cores that there are for it: {there}"),
+        );
+    }
     let most = spec.shards.unwrap_or(args.cores().len().min(MAX_LANES));
     let open = |text: &str| PortSpec::parse(text).and_then(|port| port.open_queues(most));
     let sides = match open(inside).and_then(|inside| Ok(Sides { inside, outside: open(outside)? })) {

@@ -114,6 +114,7 @@ fn what_is_missing_is_said_in_one_sentence() {
         &["run", "monitor", "--in", "pcap:x", "--out", "pcap:y", "--read", "z"],
         &["run", "monitor", "--in", "pcap:x", "--out", "pcap:y", "--set", "shards=9"],
         &["run", "monitor", "--in", "pcap:x", "--out", "pcap:y", "--idle", "never"],
+        &["run", "monitor", "--in", "pcap:x", "--out", "pcap:y", "--cores", "0,4096"],
         &[
             "run",
             "monitor",

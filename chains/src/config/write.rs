@@ -1,4 +1,4 @@
-//! Writes a chain out as a chain file in which nothing is left to defaults: what a log or a report keeps.
+//! Writes a chain out as a chain file that leaves nothing to defaults but the shards of a live chain: what a log or a report keeps.
 
 use std::fmt::Write as _;
 
@@ -20,8 +20,9 @@ impl ChainSpec {
             ("unit", plan.unit_frames as u64),
         ];
         pairs(&mut out, &numbers);
-        if let Some(shards) = self.shards {
-            pairs(&mut out, &[("shards", shards as u64), ("lanes", plan.lanes as u64)]);
+        match self.shards {
+            Some(shards) => pairs(&mut out, &[("shards", shards as u64), ("lanes", plan.lanes as u64)]),
+            None => out.push_str("# shards and lanes: as many as the ports of a live chain have queues\n"),
         }
         if !self.crashes.is_empty() {
             let crashes: Vec<String> = self.crashes.iter().map(|crash| text(&crash.to_string())).collect();

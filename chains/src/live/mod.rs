@@ -1,6 +1,6 @@
 //! Live chains: nodes on cores, between two ports.
 //!
-//! A [`Live`] chain starts its nodes' shards and its two edges on workers, one worker a core, and looks after them: it
+//! A [`Live`] chain starts its nodes' shards and its edges on workers, one worker a core, and looks after them: it
 //! detects that a node died, declares views, and lets replacements begin. [`Live::watch`] does so for a while; whoever
 //! runs the chain calls it again and again. What is done is in [`Supervisor`], which has no thread; a [`Live`] chain gives
 //! it the threads.

@@ -35,7 +35,7 @@ pub const KIND: NfKind = NfKind {
             name: "sharing",
             takes: "number of lanes, 1 to 8",
             default: Some("1"),
-            help: "lanes that share a part of the totals; 1 lets each count on its own, and a look adds up",
+            help: "neighbouring lanes that share a part of the totals, and wait for each other; at 1 none does",
         },
         OptionDoc {
             name: "idle",

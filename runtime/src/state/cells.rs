@@ -13,8 +13,7 @@ use super::claims::Held;
 ///   written is a field of its state (`AnyState::own_table`), nothing else is a table (`AnyTable` is sealed), only this
 ///   crate can make a [`Held`], and one that claims nothing is refused while the store is shared;
 /// - a reference that [`Cells::read`] gave out is gone before its lane writes or releases the partition: outside of this
-///   crate it reaches the network function only, which returns before the commit; the runtime keeps none, and what it merges
-///   is read whole before the commit writes.
+///   crate it reaches the network function only, which returns before the commit; the runtime keeps none.
 pub(super) struct Cells<T> {
     cells: Box<[UnsafeCell<T>]>,
     /// Other lanes may touch the partitions too.

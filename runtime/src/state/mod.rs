@@ -201,7 +201,7 @@ pub trait State: AnyState + Sized {
 }
 
 /// Declares a state: a struct of tables, each `name: Key => Value [capacity]`. Rows that many packets add to and few look at are
-/// best kept in parts: `name: Key => Value [capacity] per_lane` is a [`PerLane`].
+/// best kept in parts: `name: Key => Value [capacity] per_lane` is a [`PerLane`], and takes so many parts.
 ///
 /// ```
 /// pannier_runtime::state! {

@@ -143,14 +143,18 @@ impl<K: Plain + Eq, V: Plain> Table<K, V> {
         self.placement.place(key)
     }
 
-    /// Has the processor fetch the row of a key, and does not wait for it.
+    /// Where the row of a key may stand, if `held` covers its place: the processor fetches it, and nobody waits for it.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, place: Place, held: &Held) {
-        let rows = self.partitions.read(place.partition, held);
-        // Most probably the key's: it is not looked at, since that would wait for it.
-        if let Some(row) = rows.iter_hash(place.hash).next() {
-            fetch(row);
+    pub(crate) fn fetch(&self, place: Place, held: &Held) -> Site {
+        if !held.may_read(place.partition) {
+            return place.into();
         }
+        // The first row that may be the key's, as it most probably is: to look at it would be to wait for it.
+        let slot = self.partitions.read(place.partition, held).find_bucket_index(place.hash, |row| {
+            fetch(row);
+            true
+        });
+        Site { place, slot: slot.unwrap_or(usize::MAX) }
     }
 
     /// Puts a row of a new key in, and says how many rows came.
@@ -279,16 +283,7 @@ impl<K: Plain + Eq, V: Plain> AnyTable for Table<K, V> {
     }
 
     fn locate(&self, key: &[u8], held: &Held) -> Site {
-        let place = self.place_of(key);
-        if !held.may_read(place.partition) {
-            return place.into();
-        }
-        // The first row that may be the key's is not looked at: it would be waited for.
-        let slot = self.partitions.read(place.partition, held).find_bucket_index(place.hash, |row| {
-            fetch(row);
-            true
-        });
-        Site { place, slot: slot.unwrap_or(usize::MAX) }
+        self.fetch(self.place_of(key), held)
     }
 
     fn apply(&self, change: &Change<'_>, Site { place, slot }: Site, held: &Held) {

@@ -5,7 +5,7 @@ use crate::state::{Merge, PerLane, Plain, merge_all};
 
 impl Txn<'_> {
     /// Merges `operand` into the row of `key`, or makes it the row where there is none. Transactions of other lanes that do so
-    /// too are not waited for.
+    /// too are not waited for, unless the lanes [share](PerLane::set_sharing) a part.
     ///
     /// # Errors
     /// As [`Txn::put`].

@@ -358,6 +358,7 @@ proptest! {
         let result = delta::check(&state, &bytes[..cut], written);
         prop_assert_eq!(result.is_ok(), ends.contains(&cut));
     }
+
     #[test]
     fn a_slot_that_is_no_more_right_does_no_harm(
         before in prop::collection::vec((0u8..40, any::<u32>()), 0..40),

@@ -154,7 +154,7 @@ impl Workspace {
             self.failed = Some(Abort::CONFLICT);
         }
         let claim = if to_write { Held::claim_write } else { Held::claim_read };
-        // All that others leave alone anyhow at once, so that most transactions of a unit find theirs claimed.
+        // All of its home at once: others leave it alone, and most transactions of the unit then find theirs claimed.
         let at_home = !self.insists && wanted.is_within(self.home) && claim(&mut self.held, self.home);
         if self.conflicted() || !(at_home || claim(&mut self.held, wanted)) {
             self.failed = Some(Abort::CONFLICT);

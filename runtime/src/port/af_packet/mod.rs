@@ -8,9 +8,10 @@
 //! Frames come with the VLAN tags that the kernel took out of them. What the machine itself sends on the interface
 //! does not arrive.
 //!
-//! With several queues each has a ring of so many frames and sockets of its own. The kernel spreads what arrives over them by
+//! Of several queues each has a ring of `frames` frames and sockets of its own. The kernel spreads what arrives over them by
 //! a hash of addresses and transport ports that is the same both ways (`PACKET_FANOUT_HASH`): each frame comes by one queue,
-//! and all frames of a flow by the same. Fragments of a datagram, whole ones without ports, and frames with VLAN tags too.
+//! and all frames of a flow by the same, with VLAN tags or without. Fragments are hashed without ports: all those of a datagram
+//! come by one queue, which need not be that of the flow's whole datagrams.
 
 mod ring;
 

@@ -17,7 +17,7 @@
 //!   (`tx-checksum-sctp off`).
 //!
 //! A network card takes frames for other addresses than its own only when told: `ip link set NAME promisc on`. It
-//! spreads frames over its queues. A live chain of several shards opens as many queues, from 0 on, unless one is named;
+//! spreads frames over its queues. A live chain opens as many queues as it has shards or cores, from 0 on, unless one is named;
 //! `ethtool -L NAME combined 2` leaves so many (of a queue too many, the frames go the kernel's way), and how the card spreads
 //! frames is said by `ethtool -X` and `-N`: all of a flow must come by one queue.
 //!

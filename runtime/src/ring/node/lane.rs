@@ -403,7 +403,7 @@ impl Lane {
     }
 }
 
-/// The headers, which another core may have written.
+/// Reads a byte of each frame: of the headers, which another core may have written.
 fn touch(packets: &[Packet]) {
     let first = |packet: &Packet| packet.frame().first().copied().unwrap_or_default();
     std::hint::black_box(packets.iter().map(first).fold(0, u8::wrapping_add));
