@@ -191,7 +191,7 @@ fn each_refusal_is_a_sentence() {
     let Some(namespace) = pair() else { return };
     namespace.ip("link add name two numrxqueues 2 numtxqueues 2 type veth peer name owt");
     let heard = |port: &str| namespace.run(|| try_open(port).err().map(|error| error.to_string()));
-    let _taken = namespace.run(|| open("af_xdp:two"));
+    let _taken = namespace.run(|| open("af_xdp:two,queue=0"));
     for (port, sentence) in [
         ("af_xdp:none", "there is no interface `none`: `ip link` lists those that there are"),
         (
@@ -202,7 +202,15 @@ fn each_refusal_is_a_sentence() {
             "af_xdp:left,mode=zerocopy",
             "the driver of `left` can't do without copying: leave out mode=zerocopy",
         ),
-        ("af_xdp:two", "another AF_XDP socket has queue 0 of `two`: close that one, or take another queue"),
+        (
+            "af_xdp:two",
+            "what arrives at `two` is spread over 2 queues, of which the chain would see 1: leave so many to it \
+             (`ethtool -L two combined 1`, or `rx 1`), set shards=2, or name one with queue=0",
+        ),
+        (
+            "af_xdp:two,queue=0",
+            "another AF_XDP socket has queue 0 of `two`: close that one, or take another queue",
+        ),
         (
             "af_xdp:two,queue=1",
             "another XDP program is attached to `two`: stop the process that attached it, or take it off with \

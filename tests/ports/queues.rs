@@ -156,7 +156,7 @@ fn flows_pass_a_chain_of_two_shards_by_two_queues_of_af_xdp() {
 #[test]
 fn each_queue_of_af_xdp_gets_its_own() {
     // Goal: there are as many queues as the interface has, at most as many as wanted, and each gets its own frames. Method: an
-    // interface of two queues: both get some of many flows; one of the two as named; and an interface of one queue.
+    // interface of two queues: both get some of many flows; one is refused where it is not named; and an interface of one queue.
     let Some(line) = Line::of_two_queues() else { return };
     line.client.ip(&format!("neighbour add {} lladdr 02:00:00:00:00:02 dev wire", Line::SERVER[0]));
     let from = sockets(&line.client, Line::SERVER[0]);
@@ -172,6 +172,9 @@ fn each_queue_of_af_xdp_gets_its_own() {
     }
     assert_eq!(by.len(), usize::from(FLOWS));
     assert!([0, 1].iter().all(|queue| by.values().any(|by| by == queue)), "{by:?}");
+    let too_few = line.chain.run(|| PortSpec::parse("af_xdp:outside").and_then(|spec| spec.open_queues(1)));
+    let sentence = too_few.expect_err("half of the frames would pass it by").to_string();
+    assert!(sentence.contains("is spread over 2 queues, of which the chain would see 1"), "{sentence}");
     assert_eq!(queues(&line.chain, "af_xdp:outside,queue=1").len(), 1);
     let Some(other) = Line::new() else { return };
     assert_eq!(queues(&other.chain, "af_xdp:inside").len(), 1);

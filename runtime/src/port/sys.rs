@@ -108,8 +108,8 @@ pub(super) enum Request {
     Attach(i16),
 }
 
-/// Asks for something about the interface `name`, or sets it. What is set is returned.
-pub(super) fn interface(fd: &impl AsFd, name: &str, request: Request) -> io::Result<i32> {
+/// A request about the interface `name`, without what is asked.
+fn about(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: zeros are a value of this plain structure.
     let mut asked: libc::ifreq = unsafe { zeroed() };
     if name.len() >= libc::IFNAMSIZ {
@@ -118,6 +118,28 @@ pub(super) fn interface(fd: &impl AsFd, name: &str, request: Request) -> io::Res
     for (to, from) in asked.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from.cast_signed();
     }
+    Ok(asked)
+}
+
+/// How many queues an interface spreads over what arrives (ETHTOOL_GCHANNELS of `linux/ethtool.h`).
+///
+/// # Errors
+/// There is no such interface, or its driver does not say.
+pub(super) fn receive_queues(fd: &impl AsFd, name: &str) -> io::Result<u32> {
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+    /// `struct ethtool_channels`: the command, four maxima, and the numbers of queues to receive, to send, for other things, and
+    /// for both.
+    const GET_CHANNELS: [u32; 9] = [0x3c, 0, 0, 0, 0, 0, 0, 0, 0];
+    let (mut asked, mut channels) = (about(name)?, GET_CHANNELS);
+    asked.ifr_ifru.ifru_data = (&raw mut channels).cast();
+    // SAFETY: this command reads and writes the nine numbers that the request points to, and keeps no pointer.
+    check(unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), SIOCETHTOOL, &raw mut asked) })?;
+    Ok(channels[5].saturating_add(channels[8]))
+}
+
+/// Asks for something about the interface `name`, or sets it. What is set is returned.
+pub(super) fn interface(fd: &impl AsFd, name: &str, request: Request) -> io::Result<i32> {
+    let mut asked = about(name)?;
     let number = match request {
         Request::Index => libc::SIOCGIFINDEX,
         Request::Kind => libc::SIOCGIFHWADDR,

@@ -22,6 +22,17 @@ pub(super) enum Step {
     Attach,
 }
 
+/// Says that frames would pass the port by.
+pub(super) fn too_many_queues(spec: &PortSpec, all: u32, most: u32) -> PortError {
+    let name = &spec.name;
+    spec.error(
+        format!("what arrives at `{name}` is spread over {all} queues, of which the chain would see {most}"),
+        format!(
+            "leave so many to it (`ethtool -L {name} combined {most}`, or `rx {most}`), set shards={all}, or name one with queue=0"
+        ),
+    )
+}
+
 /// Says what `error` means at `step`.
 pub(super) fn explain(spec: &PortSpec, options: &Options, step: Step, error: &io::Error) -> PortError {
     let (name, queue) = (&spec.name, options.queue);

@@ -17,9 +17,9 @@
 //!   (`tx-checksum-sctp off`).
 //!
 //! A network card takes frames for other addresses than its own only when told: `ip link set NAME promisc on`. It
-//! spreads frames over its queues. A live chain opens as many queues as it has shards or cores, from 0 on, unless one is named;
-//! `ethtool -L NAME combined 2` leaves so many (of a queue too many, the frames go the kernel's way), and how the card spreads
-//! frames is said by `ethtool -X` and `-N`: all of a flow must come by one queue.
+//! spreads frames over its queues. A live chain opens all queues, if it has as many shards or cores, unless one is named;
+//! `ethtool -L NAME combined 2` leaves so many, and how the card spreads frames is said by `ethtool -X` and `-N`: all of a flow
+//! must come by one queue.
 //!
 //! While the interface is down, nothing arrives, and what is sent is dropped and counted; only frames that were just
 //! being handed over when it went down may leave late. When it is deleted, nothing arrives any more, which is an error.
@@ -107,7 +107,8 @@ impl AfXdp {
     /// Opens the port on one queue of the interface, or from queue 0 on up to `most` where none is named and it has as many.
     ///
     /// # Errors
-    /// A wrong option; no such interface or queue, or one that is taken; a right, a limit or a kernel that does not do.
+    /// A wrong option; no such interface or queue, or one that is taken; more queues than wanted, whose frames would pass by; a
+    /// right, a limit or a kernel that does not do.
     pub(super) fn open_queues(spec: &PortSpec, most: usize) -> Result<Vec<AfXdp>, PortError> {
         interface::check_name(spec)?;
         let options = Options::parse(spec)?;
@@ -116,7 +117,14 @@ impl AfXdp {
         let index = sys::interface(&inquire()?, &spec.name, Request::Index)
             .map_err(failed(Step::Interface))?
             .cast_unsigned();
-        let most = if spec.options.contains_key("queue") { 1 } else { most.max(1) as u32 };
+        let is_named = spec.options.contains_key("queue");
+        let most = if is_named { 1 } else { most.max(1) as u32 };
+        if !is_named
+            && let Ok(all) = sys::receive_queues(&inquire()?, &spec.name)
+            && all > most
+        {
+            return Err(errors::too_many_queues(spec, all, most));
+        }
         let mut bound = Vec::new();
         for queue in options.queue..options.queue + most {
             let options = Options { queue, ..options };

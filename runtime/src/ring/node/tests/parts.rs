@@ -68,9 +68,9 @@ struct Links {
 impl Links {
     fn turn(&mut self, nodes: &[SharedNode; 2], lane: usize, now: Now) -> bool {
         let mut is_idle = true;
-        for at in 0..2 {
+        for (at, node) in nodes.iter().enumerate() {
             let mut burst = std::mem::take(&mut self.to[at][lane]);
-            let state = nodes[at].turn(lane, &mut burst, now, true, &mut self.out);
+            let state = node.turn(lane, &mut burst, now, true, &mut self.out);
             is_idle &= state.is_some_and(|state| state.is_idle);
             let sent = self.out.forward.drain(..).chain(self.out.backward.drain(..));
             self.to[1 - at][lane].extend(sent);
@@ -123,7 +123,8 @@ fn whoever_looks_at_rows_in_parts_sees_whole_transactions() {
         }
         let rests = (1..500).any(|round| {
             let now = Now { timer: 10_000_000 + round * 3_000_000, wall: 1_000 };
-            (0..LANES).fold(true, |rests, lane| links.turn(&nodes, lane, now) && rests)
+            let busy = (0..LANES).filter(|&lane| !links.turn(&nodes, lane, now)).count();
+            busy == 0
         });
         assert!(rests, "the lanes do not come to rest: {nodes:?}");
         assert_eq!((adding.differing.load(Ordering::Relaxed), links.released), (0, sent));
