@@ -7,11 +7,13 @@
 //! - `head`: runs the network function as a transaction, commits, and lets the unit ride;
 //! - `link`: acknowledges to the predecessor, learns from the successor, repairs, releases what waited;
 //! - `news`: how a lane hears of what another did;
-//! - `recover`: adopts views, fences, takes state over; `copy`: gives it away. Both concern the node as a whole;
+//! - `recover`: adopts views, fences, takes state over as far as `joining` has it; `copy`: gives it away. All concern the
+//!   node as a whole;
 //! - `shared`: the same node, run by several shards at once.
 
 mod copy;
 mod head;
+mod joining;
 mod lane;
 mod link;
 mod news;

@@ -79,7 +79,7 @@ impl Node {
         match &control.life {
             Life::Up => 0.hash(hasher),
             Life::Retired => 1.hash(hasher),
-            Life::Joining(joining) => joining.hash_into(hasher),
+            Life::Joining(joining) => joining.hash_into(&core.plan.layout, hasher),
         }
         if let Some(copy) = &control.copy {
             format!("{copy:?}").hash(hasher);
