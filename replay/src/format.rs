@@ -17,6 +17,7 @@
 //! short, so that a log of state does not grow with the traffic's payload and gives none of it away.
 
 use pannier_runtime::clock::Nanos;
+use pannier_runtime::crc::{crc32c, crc32c_append};
 use pannier_runtime::limits::{MAX_NODES, MAX_PARTITIONS};
 use pannier_runtime::piggyback::{Record, RecordView, vector_bytes};
 use pannier_runtime::ring::{Origin, Plan};
@@ -219,7 +220,7 @@ pub(crate) fn put_released(by: Origin, packet: &Packet, out: &mut Vec<u8>) {
             Direction::Inbound => 1,
         });
         out.extend_from_slice(&(packet.frame().len() as u32).to_le_bytes());
-        out.extend_from_slice(&crc32c::crc32c(packet.frame()).to_le_bytes());
+        out.extend_from_slice(&crc32c(packet.frame()).to_le_bytes());
     });
 }
 
@@ -266,7 +267,7 @@ fn seal(bytes: &mut [u8], head: usize) {
 
 /// The checksum of a header or entry whose own checksum stands in the last four bytes of the first `head`.
 fn checksum(bytes: &[u8], head: usize) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&bytes[..head - 4]), &bytes[head..])
+    crc32c_append(crc32c(&bytes[..head - 4]), &bytes[head..])
 }
 
 /// The length that the first `head` bytes tell.
@@ -322,7 +323,7 @@ mod tests {
             prop_assert_eq!((released.by, released.time), (by, time));
             prop_assert_eq!(released.direction, packet.meta.direction);
             prop_assert_eq!(released.frame_bytes as usize, frame.len());
-            prop_assert_eq!(released.frame_crc, crc32c::crc32c(&frame));
+            prop_assert_eq!(released.frame_crc, crc32c(&frame));
         }
 
         #[test]
@@ -377,7 +378,7 @@ mod tests {
         assert_eq!(out[16..], *b"\x04\x09\0\0\0\0\0\0\0\x01\x01\x02\0ab");
         out.clear();
         put_started(5, &mut out);
-        let crc = crc32c::crc32c(&[2, 0, 0, 0, 1, 5]).to_le_bytes();
+        let crc = crc32c(&[2, 0, 0, 0, 1, 5]).to_le_bytes();
         assert_eq!(out, [&[2, 0, 0, 0][..], &crc, &[1, 5]].concat());
     }
 }

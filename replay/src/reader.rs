@@ -9,6 +9,8 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
+use pannier_runtime::crc::crc32c;
+
 use crate::error::{Flaw, LogError};
 use crate::format::{
     Entry, HEAD, HEADER_HEAD, Header, MAGIC, MAX_CHAIN, MAX_ENTRY, VERSION, fits, length_in,
@@ -242,7 +244,7 @@ mod tests {
         for (contents, words) in [(&[9, 1][..], "entries of kind 9 are not known"), (&[1, 64], "no sense")] {
             let mut bytes = bytes[..second].to_vec();
             bytes.extend((contents.len() as u32).to_le_bytes());
-            let crc = crc32c::crc32c(&[&bytes[second..], contents].concat());
+            let crc = crc32c(&[&bytes[second..], contents].concat());
             bytes.extend(crc.to_le_bytes());
             bytes.extend(contents);
             let error = read(&bytes).2.expect("damaged").to_string();

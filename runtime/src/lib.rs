@@ -15,6 +15,7 @@
 compile_error!("rows and units are little endian in memory: Pannier builds for little-endian machines only");
 
 pub mod clock;
+pub mod crc;
 pub mod dependency;
 pub mod entropy;
 pub mod limits;

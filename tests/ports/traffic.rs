@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pannier_runtime::Packet;
+use pannier_runtime::crc::crc32c;
 use pannier_runtime::packet::Pool;
 use pannier_runtime::port::{Device, Port, PortContext, PortError, PortSpec};
 use pannier_runtime::wire::ethernet::ethertype;
@@ -176,13 +177,13 @@ pub(crate) fn tcp(from: &Namespace, to: &Namespace, address: &str) {
         scope.spawn(|| {
             let mut arrived = vec![0; BYTES];
             server.read_exact(&mut arrived).expect("all of it arrives");
-            assert_eq!(crc32c::crc32c(&arrived), crc32c::crc32c(&sent));
+            assert_eq!(crc32c(&arrived), crc32c(&sent));
             server.write_all(&arrived[..BYTES / 2]).expect("the client listens");
         });
         client.write_all(&sent).expect("the server listens");
         let mut back = vec![0; BYTES / 2];
         client.read_exact(&mut back).expect("all of it comes back");
-        assert_eq!(crc32c::crc32c(&back), crc32c::crc32c(&sent[..BYTES / 2]));
+        assert_eq!(crc32c(&back), crc32c(&sent[..BYTES / 2]));
     });
 }
 

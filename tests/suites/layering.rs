@@ -7,7 +7,7 @@ const RUNTIME: &str = "runtime/src/";
 
 /// A module uses itself and modules of a strictly lower level.
 const LEVELS: &[(usize, &[&str])] = &[
-    (0, &["limits", "clock", "entropy", "sync", "stats", "mutant"]),
+    (0, &["limits", "clock", "crc", "entropy", "sync", "stats", "mutant"]),
     (1, &["wire"]),
     (2, &["packet", "dependency"]),
     (3, &["state", "port"]),

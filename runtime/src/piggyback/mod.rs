@@ -15,6 +15,7 @@ mod record;
 
 pub use record::{Record, RecordView, Seen, vector_bytes};
 
+use crate::crc::crc32c_append;
 use crate::dependency::Versions;
 
 /// Version of the unit format, its first byte.
@@ -136,11 +137,11 @@ fn checksum(header: [u8; 4], records: &[u8]) -> u32 {
     while let Some(record) = take(&mut rest) {
         if !record.sum.is_empty() {
             let behind = record.sum.len() + rest.len();
-            crc = crc32c::crc32c_append(crc, &piece[..piece.len() - behind - record.bytes.len()]);
+            crc = crc32c_append(crc, &piece[..piece.len() - behind - record.bytes.len()]);
             piece = &piece[piece.len() - behind..];
         }
     }
-    crc32c::crc32c_append(crc, piece)
+    crc32c_append(crc, piece)
 }
 
 /// Fills in the header of a unit whose records stand in `unit` behind [`UNIT_HEADER`] free bytes.

@@ -5,6 +5,7 @@
 //! ```
 //! The top bit of a partition says that it was written. The version is the one seen, cut to 32 bits.
 
+use crate::crc::crc32c;
 use crate::dependency::{PartitionSet, Vector, Version, Versions, lengthen, shorten};
 use crate::limits::{BUFFER, MAX_PARTITIONS};
 use crate::mutant::{self, Mutant};
@@ -22,7 +23,7 @@ pub const fn vector_bytes(partitions: usize) -> usize {
 
 /// A record's checksum, as it travels.
 fn sum(record: &[u8]) -> [u8; SUM] {
-    crc32c::crc32c(record).to_le_bytes()
+    crc32c(record).to_le_bytes()
 }
 
 /// One entry of a record's dependency vector.

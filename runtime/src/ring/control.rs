@@ -5,6 +5,7 @@
 //! ```
 //! All numbers are little endian. The checksum is over the body and the header without it. What does not check out is refused with its reason, whatever it holds.
 
+use crate::crc::{crc32c, crc32c_append};
 use crate::packet::{Kind, Packet};
 use crate::piggyback::Damage;
 
@@ -22,7 +23,7 @@ fn code(kind: Kind) -> u8 {
 }
 
 fn checksum(header: &[u8], body: &[u8]) -> u32 {
-    [&header[8..], body].into_iter().fold(crc32c::crc32c(&header[..4]), crc32c::crc32c_append)
+    [&header[8..], body].into_iter().fold(crc32c(&header[..4]), crc32c_append)
 }
 
 /// Makes `packet` a control message of `kind` with `body`.

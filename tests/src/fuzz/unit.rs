@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pannier_runtime::clock::Now;
+use pannier_runtime::crc::{crc32c, crc32c_append};
 use pannier_runtime::dependency::{PartitionSet, Vector};
 use pannier_runtime::packet::Kind;
 use pannier_runtime::piggyback::{UNIT_HEADER, UNIT_VERSION, UnitView};
@@ -330,7 +331,7 @@ fn seal_unit(records: &[u8]) -> Vec<u8> {
         count = count.wrapping_add(1);
         body.extend(record);
         if has_sum {
-            let sum = crc32c::crc32c(record).to_le_bytes();
+            let sum = crc32c(record).to_le_bytes();
             body.extend(sum);
             covered.extend(sum);
         } else {
@@ -341,7 +342,7 @@ fn seal_unit(records: &[u8]) -> Vec<u8> {
     covered.extend(rest);
     let bytes = u16::try_from(body.len()).unwrap_or(u16::MAX).to_le_bytes();
     let header = [UNIT_VERSION, count, bytes[0], bytes[1]];
-    let crc = crc32c::crc32c_append(u32::from_le_bytes(header), &covered);
+    let crc = crc32c_append(u32::from_le_bytes(header), &covered);
     let unit = [&header[..], &crc.to_le_bytes(), &body].concat();
     debug_assert_eq!(unit.len(), UNIT_HEADER + body.len());
     unit
@@ -352,6 +353,6 @@ fn seal_control(kind: Kind, body: &[u8]) -> Vec<u8> {
     let number = KINDS.iter().position(|other| *other == kind).unwrap_or_default();
     let front = [2, number as u8, 0, 0];
     let bytes = (body.len() as u64).to_le_bytes();
-    let crc = [&bytes[..], body].into_iter().fold(crc32c::crc32c(&front), crc32c::crc32c_append);
+    let crc = [&bytes[..], body].into_iter().fold(crc32c(&front), crc32c_append);
     [&front[..], &crc.to_le_bytes(), &bytes, body].concat()
 }

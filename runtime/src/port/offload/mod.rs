@@ -24,6 +24,7 @@ pub(super) use pieces::Pieces;
 use zerocopy::byteorder::native_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::crc::crc32c;
 use crate::packet::Packet;
 use crate::wire::checksum::Sum;
 use crate::wire::ethernet::{EthernetHeader, VlanTag};
@@ -100,7 +101,7 @@ pub(super) fn complete(frame: &mut [u8], header: &VnetHeader) -> Result<(), &'st
     let covered = frame.get_mut(start..).ok_or(OUTSIDE)?;
     if is_sctp {
         covered.get_mut(offset..offset + 4).ok_or(OUTSIDE)?.fill(0);
-        let checksum = crc32c::crc32c(covered);
+        let checksum = crc32c(covered);
         covered[offset..offset + 4].copy_from_slice(&checksum.to_le_bytes());
         return Ok(());
     }
