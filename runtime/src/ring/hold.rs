@@ -92,24 +92,29 @@ impl Hold {
         self.begins = !mutant::is(Mutant::MixedHold);
     }
 
-    /// Holds a frame until the unit of this name may leave: the same name for all frames of a unit.
-    pub(crate) fn push(&mut self, packet: Packet, name: &[u8]) {
-        self.buckets[bucket(packet.meta.flow)] += 1;
-        self.held += 1;
-        self.queue.push_back(Some(packet));
+    /// Holds frames until the unit of this name may leave: the same name for all frames of a unit.
+    pub(crate) fn push_all(&mut self, packets: impl ExactSizeIterator<Item = Packet>, name: &[u8]) {
+        let count = packets.len();
         match self.units.back_mut() {
-            Some(last) if !self.begins => last.places += 1,
-            _ => self.wait_for(name),
+            _ if count == 0 => return,
+            Some(last) if !self.begins => last.places += count,
+            _ => self.wait_for(name, count),
         }
+        self.held += count;
+        let buckets = &mut self.buckets;
+        self.queue.extend(packets.map(|packet| {
+            buckets[bucket(packet.meta.flow)] += 1;
+            Some(packet)
+        }));
     }
 
-    fn wait_for(&mut self, name: &[u8]) {
+    fn wait_for(&mut self, name: &[u8], places: usize) {
         if self.names.len() + name.len() > self.names.capacity() && self.gone > self.names.len() / 2 {
             self.names.drain(..self.gone);
             self.gone = 0;
         }
         self.names.extend_from_slice(name);
-        self.units.push_back(Awaited { name: name.len(), places: 1 });
+        self.units.push_back(Awaited { name: name.len(), places });
         self.begins = false;
     }
 
@@ -120,13 +125,10 @@ impl Hold {
             self.units.pop_front_if(|unit| may_leave(&self.names[self.gone..][..unit.name]))
         {
             self.gone += unit.name;
-            for _ in 0..unit.places {
-                if let Some(packet) = self.queue.pop_front().flatten() {
-                    self.buckets[bucket(packet.meta.flow)] -= 1;
-                    self.held -= 1;
-                    leaving.push(packet);
-                }
-            }
+            let before = leaving.len();
+            leaving.extend(self.queue.drain(..unit.places).flatten());
+            leaving[before..].iter().for_each(|packet| self.buckets[bucket(packet.meta.flow)] -= 1);
+            self.held -= leaving.len() - before;
         }
         if self.units.is_empty() {
             self.names.clear();
@@ -201,7 +203,7 @@ mod tests {
                 }
                 let mut packet = Packet::new(&[i as u8]);
                 packet.meta.flow = *flow;
-                hold.push(packet, &[unit_of[i] as u8]);
+                hold.push_all([packet].into_iter(), &[unit_of[i] as u8]);
             }
             let mut left = Vec::new();
             let number = |packet: &Packet| usize::from(packet.frame()[0]);
@@ -230,13 +232,18 @@ mod tests {
             for (flows, releases, room, ready) in steps {
                 hold.begin_unit();
                 let name = [&units.len().to_le_bytes()[..], &vec![7; room]].concat();
+                let mut frames = Vec::new();
                 for flow in flows {
                     let mut packet = Packet::new(&number.to_le_bytes());
                     packet.meta.flow = flow;
-                    hold.push(packet, &name);
+                    frames.push(packet);
                     list.push([units.len(), flow as usize, number]);
                     number += 1;
                 }
+                // Some together, and some one by one.
+                let behind = frames.split_off(frames.len() / 2);
+                hold.push_all(frames.into_iter(), &name);
+                behind.into_iter().for_each(|packet| hold.push_all([packet].into_iter(), &name));
                 units.push((name, false));
                 // One of the units not long ago is committed.
                 let at = units.len().saturating_sub(1 + ready);

@@ -297,6 +297,9 @@ impl Lane {
         if writes && !carries {
             self.send_alone(out);
         }
+        if frames.iter().all(|packet| self.ends_here(packet)) {
+            self.hold_all(&mut frames, out);
+        }
         let address = self.address(self.core.plan.successor(self.core.index));
         for mut packet in frames.drain(..) {
             if carries || self.can_carry(&packet, self.open.name.len()) {
@@ -323,10 +326,14 @@ impl Lane {
         self.open.work.emitted = emitted;
     }
 
+    /// Whether a frame can't take anything along from here: it goes backward, or leaves the chain.
+    fn ends_here(&self, packet: &Packet) -> bool {
+        packet.meta.direction == Direction::Inbound || self.core.index == self.core.plan.last()
+    }
+
     /// Whether a frame goes forward from here, at once, with `bytes` behind it.
     fn can_carry(&self, packet: &Packet, bytes: usize) -> bool {
-        packet.meta.direction == Direction::Outbound
-            && self.core.index != self.core.plan.last()
+        !self.ends_here(packet)
             && (bytes == 0 || packet.frame().len() + bytes <= self.core.plan.limits.mtu)
             && !self.hold.blocks(packet)
     }
@@ -339,7 +346,17 @@ impl Lane {
         out.forward.push(packet);
     }
 
-    /// Lets a frame leave when the unit that was just closed is committed: at once where there is none.
+    /// Lets frames leave when the unit that was just closed is committed: at once where there is none.
+    fn hold_all(&mut self, packets: &mut Vec<Packet>, out: &mut Output) {
+        let breaks_rule = mutant::is(Mutant::NoReleaseWait) || mutant::is(Mutant::NoBackwardWait);
+        if self.open.name.is_empty() || breaks_rule {
+            packets.drain(..).for_each(|packet| self.hold(packet, out));
+        } else {
+            self.hold.push_all(packets.drain(..), &self.open.name);
+        }
+    }
+
+    /// As [`Lane::hold_all`], of one frame.
     fn hold(&mut self, packet: Packet, out: &mut Output) {
         let lets_go = match packet.meta.direction {
             Direction::Outbound => {
@@ -350,7 +367,7 @@ impl Lane {
         if (self.open.name.is_empty() || lets_go) && !self.hold.blocks(&packet) {
             self.depart([packet], out);
         } else {
-            self.hold.push(packet, &self.open.name);
+            self.hold.push_all([packet].into_iter(), &self.open.name);
         }
     }
 }
