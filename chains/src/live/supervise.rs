@@ -62,6 +62,8 @@ pub struct Supervisor {
     pub(super) outages: Vec<Option<Outage>>,
     /// By node: the signs of life that it has given, and when the last one came.
     pub(super) beats: Vec<(u64, Nanos)>,
+    /// When nodes were looked at last.
+    pub(super) looked: Nanos,
     pub(super) patience: Nanos,
     pub(super) recoveries: Vec<Recovery>,
     pub(super) unrecoverable: Option<usize>,
@@ -146,12 +148,14 @@ impl Supervisor {
         }
     }
 
-    /// Looks for nodes that give no sign.
+    /// Looks for nodes that give no sign. Where nobody looked for so long that all may have stood still, patience begins anew.
     fn look(&mut self, host: &mut dyn Host) {
         let now = host.now().timer;
+        let stood_still = now - self.looked > self.patience;
+        self.looked = now;
         for node in 0..self.places.len() {
             let beats = self.places[node].beats();
-            if beats != self.beats[node].0 {
+            if beats != self.beats[node].0 || stood_still {
                 self.beats[node] = (beats, now);
             } else if now - self.beats[node].1 > self.patience {
                 self.beats[node].1 = now;
