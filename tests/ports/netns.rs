@@ -185,8 +185,14 @@ pub(crate) fn sleep_on(ports: &[&Device], milliseconds: i32) -> i32 {
     let mut fds: Vec<libc::pollfd> = ports.iter().filter_map(wake).collect();
     // A port that must be polled lets nobody sleep.
     let milliseconds = if fds.len() < ports.len() { 0 } else { milliseconds };
-    // SAFETY: the kernel writes into as many entries as there are.
-    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) }
+    loop {
+        // SAFETY: the kernel writes into as many entries as there are.
+        let count = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) };
+        // Whoever stops this process and lets it go on ends the wait (signal(7)).
+        if count >= 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return count;
+        }
+    }
 }
 
 /// Does `work` on a thread of its own without any rights.

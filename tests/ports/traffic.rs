@@ -1,6 +1,6 @@
 //! What goes through ports: frames one by one, and the kernel's own traffic through a pair of ports that forwards.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,7 +18,7 @@ use crate::netns::{Namespace, segment, sleep_on};
 /// Bytes that a transfer moves.
 const BYTES: usize = 10 << 20;
 /// No step of a test takes longer, also on a machine that does much else, or it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The Ethertype of the tests' frames that are not IP (IEEE 802, local experiment).
 pub(crate) const EXPERIMENT: u16 = 0x88B5;
 
@@ -74,6 +74,25 @@ pub(crate) fn send(port: &mut Device, frames: &[Vec<u8>]) {
 /// Looks once for packets, and returns how many there were.
 pub(crate) fn poll(port: &mut Device) -> Result<usize, PortError> {
     port.rx_burst(64, &mut PortContext { now: 0, pool: &mut Pool::default() }, &mut Vec::new())
+}
+
+/// Waits, patiently, until something holds.
+pub(crate) fn wait(mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "it never holds");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Polls until the port says that it can't go on, and returns what it says.
+pub(crate) fn hear(port: &mut Device) -> String {
+    let mut said = None;
+    wait(|| {
+        said = poll(port).err();
+        said.is_some()
+    });
+    said.expect("it has been waited for").to_string()
 }
 
 /// Receives until `count` packets have arrived that are wanted, or patience ends.
@@ -199,7 +218,13 @@ pub(crate) fn udp(from: &Namespace, to: &Namespace, address: &str, size: u16) {
     client.send_to(&sent, at).expect("it can be sent");
     let mut room = vec![0; 2 * size];
     for part in sent.chunks(size) {
-        let length = server.recv(&mut room).expect("it arrives");
+        let length = loop {
+            match server.recv(&mut room) {
+                // Whoever stops this process and lets it go on ends the wait (signal(7)).
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                length => break length.expect("it arrives"),
+            }
+        };
         assert!(room[..length] == *part, "each datagram is as it was cut");
     }
 }
