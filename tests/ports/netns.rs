@@ -213,6 +213,12 @@ pub(crate) fn segment(socket: &UdpSocket, size: libc::c_int) {
     set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, size);
 }
 
+/// Lets half a megabyte at most be under way to a TCP socket, and to those that a listener gets: a port's ring has room for it,
+/// however late whoever empties it is run.
+pub(crate) fn limit_window(socket: &impl AsRawFd) {
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 1 << 18); // of which the kernel makes twice as much
+}
+
 /// Sends a frame on an interface of this thread's namespace, a virtio network header in front of it.
 pub(crate) fn send_with_header(interface: &str, header_and_frame: &[u8]) {
     let name = CString::new(interface).expect("the name has no zero");

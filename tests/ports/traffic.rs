@@ -13,7 +13,7 @@ use pannier_runtime::wire::ethernet::ethertype;
 use pannier_runtime::wire::verify::{L4Checksum, l4_checksum};
 use pannier_runtime::wire::{FrameBuilder, Layers};
 
-use crate::netns::{Namespace, segment, sleep_on};
+use crate::netns::{Namespace, limit_window, segment, sleep_on};
 
 /// Bytes that a transfer moves.
 const BYTES: usize = 10 << 20;
@@ -185,7 +185,9 @@ pub(crate) fn tcp(from: &Namespace, to: &Namespace, address: &str) {
     let at = SocketAddr::new(address.parse::<IpAddr>().expect("it is an address"), 7_000);
     let sent = content(BYTES);
     let listener = to.run(|| TcpListener::bind(at).expect("the address is there"));
+    limit_window(&listener);
     let mut client = from.run(|| TcpStream::connect_timeout(&at, PATIENCE).expect("the server is reached"));
+    limit_window(&client);
     let (mut server, _) = listener.accept().expect("somebody has connected");
     for stream in [&client, &server] {
         stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
@@ -205,6 +207,10 @@ pub(crate) fn tcp(from: &Namespace, to: &Namespace, address: &str) {
     });
 }
 
+/// Datagrams that [`udp`] sends: more packets than frames than these explain are pieces of what TCP sends, which makes its
+/// super-frames the smaller the longer a round trip takes.
+pub(crate) const DATAGRAMS: u64 = 21;
+
 /// Sends datagrams of `size` bytes by the kernel's UDP, cut from longer ones as late as the kernel can.
 pub(crate) fn udp(from: &Namespace, to: &Namespace, address: &str, size: u16) {
     let at = SocketAddr::new(address.parse::<IpAddr>().expect("it is an address"), 7_001);
@@ -214,7 +220,7 @@ pub(crate) fn udp(from: &Namespace, to: &Namespace, address: &str, size: u16) {
     let client = from.run(|| UdpSocket::bind(any).expect("there is a free port"));
     segment(&client, size.into());
     let size = usize::from(size);
-    let sent = content(size * 20 + 7);
+    let sent = content(size * (DATAGRAMS as usize - 1) + 7);
     client.send_to(&sent, at).expect("it can be sent");
     let mut room = vec![0; 2 * size];
     for part in sent.chunks(size) {
