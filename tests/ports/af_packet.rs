@@ -10,7 +10,10 @@ use pannier_runtime::wire::tcp::flags;
 use pannier_runtime::wire::{FrameBuilder, Layers, protocol, verify};
 
 use crate::netns::{Line, Namespace, join, raw_tap, send_with_header, sleep_on, without_rights};
-use crate::traffic::{frames, open, pass, ping, poll, receive, send, tcp, try_open, udp, while_forwarding};
+use crate::traffic::{
+    DATAGRAMS, frames, hear, open, pass, ping, poll, receive, send, tcp, try_open, udp, wait,
+    while_forwarding,
+};
 
 /// Two namespaces, a veth pair between them, and a port at each end.
 fn pair() -> Option<(Namespace, Namespace, Device, Device)> {
@@ -75,9 +78,11 @@ fn what_cannot_be_sent_is_counted() {
         (2, vec![("longer_than_mtu", 2), ("not_ethernet", 2)])
     );
     (0..10).for_each(|_| send(&mut a, &good));
-    let (sent, arrived) = (10 * good.len(), receive(&mut b, 64, |_| true).len());
-    assert_eq!(arrived, 64);
-    assert_eq!(b.stats().receive_drops.sorted(), [("ring_full", (sent - arrived) as u64)]);
+    // The kernel may deliver the last of them a little later.
+    let drops = 10 * good.len() as u64 - 64;
+    wait(|| b.stats().receive_drops.total() >= drops);
+    assert_eq!(receive(&mut b, 64, |_| true).len(), 64);
+    assert_eq!(b.stats().receive_drops.sorted(), [("ring_full", drops)]);
     assert_eq!(b.stats(), b.stats());
 }
 
@@ -105,11 +110,9 @@ fn a_deleted_interface_is_told() {
     // Goal: nobody waits for ever for what is gone. Method: delete the interface, receive and send.
     let Some((one, _other, mut a, _b)) = pair() else { return };
     one.ip("link del dev left");
-    assert!((0..1_000).any(|_| poll(&mut a).is_err()), "the port says so after a while");
-    assert_eq!(
-        poll(&mut a).expect_err("it is gone").to_string(),
-        "af_packet:left: the interface was deleted: make it again and open the port anew"
-    );
+    let sentence = "af_packet:left: the interface was deleted: make it again and open the port anew";
+    assert_eq!(hear(&mut a), sentence);
+    assert_eq!(poll(&mut a).expect_err("it is gone").to_string(), sentence);
     send(&mut a, &frames(&[])[..3]);
     assert_eq!(a.stats().send_drops.sorted(), [("interface_deleted", 3)]);
 }
@@ -128,11 +131,14 @@ fn the_kernels_traffic_passes_with_all_offloads_on() {
             let before = line.chain.frames_received("inside");
             udp(&line.client, &line.server, address, 1_200);
             let datagrams = line.chain.frames_received("inside") - before;
-            assert!(datagrams < 10, "{datagrams} frames for 21 datagrams: there was no super-frame");
+            assert!(datagrams < 10, "{datagrams} frames for {DATAGRAMS} datagrams: there was no super-frame");
         }
     });
     let (frames, pieces) = (line.chain.frames_received("inside"), inside.stats().received);
-    assert!(pieces > 2 * frames, "{pieces} packets of {frames} frames: there were no super-frames");
+    assert!(
+        pieces > frames + 2 * DATAGRAMS,
+        "{pieces} packets of {frames} frames: there were no super-frames of TCP"
+    );
     let drops = inside.stats().send_drops.total() + outside.stats().send_drops.total();
     assert_eq!(drops, 0, "{:?} {:?}", inside.stats(), outside.stats());
 }

@@ -1,20 +1,16 @@
 //! The port `af_xdp` on veth pairs, alone and as a bump in the wire between two namespaces.
 
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use pannier_runtime::Packet;
-use pannier_runtime::port::Device;
 use pannier_runtime::wire::ethernet::ethertype;
 
 use crate::netns::{Line, Namespace, join, sleep_on, without_rights};
 use crate::traffic::{
-    EXPERIMENT, frames as tagged, open, pass, ping, poll, receive, send, tcp, try_open, udp, while_forwarding,
+    EXPERIMENT, PATIENCE, frames as tagged, hear, open, pass, ping, poll, receive, send, tcp, try_open, udp,
+    wait, while_forwarding,
 };
-
-/// Longer than the kernel takes for anything that it does later.
-const PATIENCE: Duration = Duration::from_secs(4);
 
 /// A namespace with the pair `left` and `right`, both up.
 fn pair() -> Option<Namespace> {
@@ -32,15 +28,6 @@ fn frame(length: usize, seed: usize) -> Vec<u8> {
 
 fn frames_of(packets: &[Packet]) -> Vec<&[u8]> {
     packets.iter().map(Packet::frame).collect()
-}
-
-/// Waits, patiently, until something holds.
-fn wait(mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "it never holds");
-        thread::yield_now();
-    }
 }
 
 fn epoch_nanos() -> u64 {
@@ -122,7 +109,7 @@ fn a_sleeper_is_woken() {
     let [mut left, mut right] = ["af_xdp:left", "af_xdp:right"].map(|port| namespace.run(|| open(port)));
     assert_eq!(sleep_on(&[&right], 0), 0);
     send(&mut left, &[frame(60, 1)]);
-    assert_eq!(sleep_on(&[&right], 4_000), 1);
+    assert_eq!(sleep_on(&[&right], PATIENCE.as_millis() as i32), 1);
     assert_eq!(poll(&mut right), Ok(1));
     assert_eq!(sleep_on(&[&right], 0), 0);
 }
@@ -154,14 +141,13 @@ fn a_deleted_interface_is_an_error() {
     let Some(namespace) = pair() else { return };
     let [mut left, mut right] = ["af_xdp:left", "af_xdp:right"].map(|port| namespace.run(|| open(port)));
     namespace.ip("link del dev left");
-    let heard = |port: &mut Device| (0..1_000).find_map(|_| poll(port).err().map(|error| error.to_string()));
     for count in [1, 2] {
         send(&mut left, &[frame(60, 1)]);
         assert_eq!(left.stats().send_drops.sorted(), [("interface_deleted", count)]);
     }
     for (name, port) in [("left", &mut left), ("right", &mut right)] {
         let sentence = "the interface was deleted: make it again and open the port anew";
-        assert_eq!(heard(port), Some(format!("af_xdp:{name}: {sentence}")));
+        assert_eq!(hear(port), format!("af_xdp:{name}: {sentence}"));
     }
 }
 

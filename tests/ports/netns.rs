@@ -185,8 +185,14 @@ pub(crate) fn sleep_on(ports: &[&Device], milliseconds: i32) -> i32 {
     let mut fds: Vec<libc::pollfd> = ports.iter().filter_map(wake).collect();
     // A port that must be polled lets nobody sleep.
     let milliseconds = if fds.len() < ports.len() { 0 } else { milliseconds };
-    // SAFETY: the kernel writes into as many entries as there are.
-    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) }
+    loop {
+        // SAFETY: the kernel writes into as many entries as there are.
+        let count = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) };
+        // Whoever stops this process and lets it go on ends the wait (signal(7)).
+        if count >= 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return count;
+        }
+    }
 }
 
 /// Does `work` on a thread of its own without any rights.
@@ -205,6 +211,12 @@ pub(crate) fn without_rights<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 /// Lets the kernel cut what is sent into datagrams of `size` bytes, as late as it can.
 pub(crate) fn segment(socket: &UdpSocket, size: libc::c_int) {
     set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, size);
+}
+
+/// Lets half a megabyte at most be under way to a TCP socket, and to those that a listener gets: a port's ring has room for it,
+/// however late whoever empties it is run.
+pub(crate) fn limit_window(socket: &impl AsRawFd) {
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 1 << 18); // of which the kernel makes twice as much
 }
 
 /// Sends a frame on an interface of this thread's namespace, a virtio network header in front of it.

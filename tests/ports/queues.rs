@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
+use std::slice;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use pannier_chains::ChainStage;
 use pannier_chains::live::{Live, LiveOptions, Sides};
@@ -14,7 +16,7 @@ use pannier_runtime::ring::Plan;
 use pannier_runtime::wire::FrameBuilder;
 
 use crate::netns::{Line, Namespace, join};
-use crate::traffic::{open, receive, send};
+use crate::traffic::{PATIENCE, open, receive, send};
 
 const FLOWS: u16 = 64;
 /// Frames of each flow.
@@ -75,7 +77,7 @@ fn wants_all(port: &mut Device) {
     }
     assert_eq!(next.len(), usize::from(FLOWS));
     assert!(next.values().all(|&next| next == FRAMES), "{next:?}");
-    assert!(receive_now(port).is_empty(), "a frame came twice");
+    assert!(gather(slice::from_mut(port), 0).is_empty(), "a frame came twice");
 }
 
 /// Starts a monitor with two shards between two ports of two queues each.
@@ -86,7 +88,7 @@ fn start(line: &Line, kind: &str) -> Live {
     let mut plan = Plan::new(1, 1).expect("a sound geometry");
     plan.lanes = 2;
     let stage = ChainStage { name: "monitor".to_owned(), nf: Arc::new(monitor(MonitorConfig::default())) };
-    let options = LiveOptions { shards: 2, ..LiveOptions::default() };
+    let options = LiveOptions { shards: 2, patience: PATIENCE, ..LiveOptions::default() };
     Live::start(plan, vec![stage], sides, &options).expect("threads and a sound plan")
 }
 
@@ -164,10 +166,9 @@ fn each_queue_of_af_xdp_gets_its_own() {
     let mut by = HashMap::new();
     for number in 0..4 {
         (0u16..).zip(&from).for_each(|(flow, socket)| drop(socket.send(&end(flow, number))));
-        for (queue, port) in ports.iter_mut().enumerate() {
-            for (flow, arrived) in receive_now(port).iter().map(|frame| read(frame)) {
-                assert_eq!((*by.entry(flow).or_insert(queue), arrived), (queue, number), "flow {flow}");
-            }
+        for (queue, frame) in gather(&mut ports, usize::from(FLOWS)) {
+            let (flow, arrived) = read(&frame);
+            assert_eq!((*by.entry(flow).or_insert(queue), arrived), (queue, number), "flow {flow}");
         }
     }
     assert_eq!(by.len(), usize::from(FLOWS));
@@ -194,20 +195,18 @@ fn each_flow_of_af_packet_comes_by_one_queue() {
     let socket = near.run(|| UdpSocket::bind("10.77.0.1:0").expect("the address is there"));
     socket.send_to(&MARK.repeat(4), "10.77.0.2:7").expect("it can be sent");
     assert_eq!(receive(&mut other, 1, |frame| frame.ends_with(&MARK)).len(), 1);
-    assert!(ports.iter_mut().all(|port| receive_now(port).is_empty()), "what was sent has arrived");
+    assert!(gather(&mut ports, 0).is_empty(), "what was sent has arrived");
     let mut by = HashMap::new();
     for is_outbound in [true, false] {
         let sent = all(is_outbound);
         sent.chunks(64).for_each(|frames| send(&mut other, frames));
         let mut arrived = Vec::new();
-        for (queue, port) in ports.iter_mut().enumerate() {
-            let frames = receive_now(port);
-            assert!(!frames.is_empty(), "queue {queue} got nothing");
-            for (flow, number) in frames.iter().map(|frame| read(frame)) {
-                assert_eq!(*by.entry(flow).or_insert(queue), queue, "flow {flow}");
-                arrived.push((flow, number));
-            }
+        for (queue, frame) in gather(&mut ports, sent.len()) {
+            let (flow, number) = read(&frame);
+            assert_eq!(*by.entry(flow).or_insert(queue), queue, "flow {flow}");
+            arrived.push((flow, number));
         }
+        assert!([0, 1].iter().all(|queue| by.values().any(|by| by == queue)), "{by:?}");
         arrived.sort_unstable();
         let mut wanted: Vec<(u16, u16)> = sent.iter().map(|frame| read(frame)).collect();
         wanted.sort_unstable();
@@ -216,24 +215,32 @@ fn each_flow_of_af_packet_comes_by_one_queue() {
     drop(ports.pop());
     let sent = all(true);
     send(&mut other, &sent[..64]);
-    assert_eq!(receive_now(&mut ports[0]).len(), 64, "the queue that is left gets all");
+    assert_eq!(gather(&mut ports, 64).len(), 64, "the queue that is left gets all");
 }
 
-/// All frames of the test's that have arrived, once nothing more comes.
-fn receive_now(port: &mut Device) -> Vec<Vec<u8>> {
-    std::thread::sleep(Duration::from_millis(50));
-    let mut frames = Vec::new();
-    loop {
-        let mut burst = Vec::new();
-        let pool = &mut Pool::default();
-        let context = &mut PortContext { now: 0, pool };
-        if port.rx_burst(64, context, &mut burst).expect("the port works") == 0 {
-            return frames;
-        }
-        let mine = burst
-            .iter()
-            .map(pannier_runtime::Packet::frame)
-            .filter(|frame| frame.ends_with(&MARK) || is_mine(frame));
-        frames.extend(mine.map(<[u8]>::to_vec));
+/// All frames of the test's that arrive, each with its queue: `count` of them, patience permitting, and those that come on top
+/// of them within a moment.
+fn gather(ports: &mut [Device], count: usize) -> Vec<(usize, Vec<u8>)> {
+    let (start, mut frames) = (Instant::now(), Vec::new());
+    while frames.len() < count && start.elapsed() < PATIENCE {
+        frames.extend(receive_now(ports));
+        thread::yield_now();
     }
+    thread::sleep(Duration::from_millis(50));
+    frames.extend(receive_now(ports));
+    frames
+}
+
+/// All frames of the test's that have arrived, each with its queue.
+fn receive_now(ports: &mut [Device]) -> Vec<(usize, Vec<u8>)> {
+    let mut frames = Vec::new();
+    for (queue, port) in ports.iter_mut().enumerate() {
+        let (mut pool, mut burst) = (Pool::default(), Vec::new());
+        let context = &mut PortContext { now: 0, pool: &mut pool };
+        while port.rx_burst(64, context, &mut burst).expect("the port works") > 0 {}
+        let mine = burst.iter().map(pannier_runtime::Packet::frame);
+        let mine = mine.filter(|frame| frame.ends_with(&MARK) || is_mine(frame));
+        frames.extend(mine.map(|frame| (queue, frame.to_vec())));
+    }
+    frames
 }

@@ -28,7 +28,12 @@ fn start_of(sides: Sides, nf: Arc<dyn AnyNf>) -> Result<Live, LiveError> {
     let mut plan = Plan::new(1, 1).expect("a sound geometry");
     plan.lanes = 2;
     let stage = ChainStage { name: "monitor".to_owned(), nf };
-    Live::start(plan, vec![stage], sides, &LiveOptions { shards: 2, ..LiveOptions::default() })
+    Live::start(
+        plan,
+        vec![stage],
+        sides,
+        &LiveOptions { shards: 2, patience: PATIENCE, ..LiveOptions::default() },
+    )
 }
 
 fn side(queues: usize) -> (Vec<Device>, Vec<Duplex>) {

@@ -321,6 +321,51 @@ fn shards_that_break_a_rule_are_noticed() {
 }
 
 #[test]
+fn a_state_that_is_lost_for_good_ends_a_chain_at_once() {
+    // Goal: nobody waits for packets that never can leave. Method: a panic where there is no replica; by the table's clock the end
+    // takes a fraction of the seconds that it may wait for what is under way.
+    let rigs = (0..100).map(|seed| Rig::new(seed, PACE)).filter(|rig| rig.f == 0 && !rig.faulty);
+    let mut ends = 0;
+    for mut rig in rigs {
+        rig.send(1);
+        let mut supervisor = rig.supervisor.take().expect("the chain has not ended");
+        for _ in 0..10_000 {
+            supervisor.watch(&mut rig.table);
+            rig.table.turns(30);
+        }
+        assert_eq!(supervisor.unrecoverable(), Some(0));
+        let began = rig.table.timer;
+        supervisor.finish(&mut rig.table);
+        assert!(rig.table.timer - began < 1_000_000_000, "{} ns", rig.table.timer - began);
+        ends += 1;
+    }
+    assert!(ends > 5, "{ends} chains without a replica show little");
+}
+
+#[test]
+fn a_node_is_suspected_where_somebody_looked_while_it_gave_no_sign() {
+    // Goal: a machine that stood still, or a process that was stopped, costs no node. Method: time passes without a turn of
+    // anybody, at once between two looks, where no node may be replaced, and in steps with looks in between, where one is.
+    let mut suspected = 0;
+    for seed in 0..100 {
+        let mut rig = Rig::new(seed, PACE);
+        let mut supervisor = rig.supervisor.take().expect("the chain has not ended");
+        for _ in 0..3 {
+            supervisor.watch(&mut rig.table);
+            rig.table.timer += 3_000_000_000;
+        }
+        supervisor.watch(&mut rig.table);
+        assert_eq!(supervisor.down(), 0, "seed {seed}");
+        for _ in 0..10 {
+            rig.table.timer += 100_000;
+            supervisor.watch(&mut rig.table);
+        }
+        suspected += supervisor.down();
+    }
+    assert!(suspected > 10, "{suspected} nodes of all were suspected");
+}
+
+#[test]
 fn an_end_waits_for_actors_that_seldom_have_a_turn() {
     // Goal: a crowded machine makes no broken promise of a packet that is on a link. Method: turns of up to ten milliseconds,
     // as of threads that wait for a core; packets enter, and the chain is ended.

@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio, id};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
+/// The signal that Ctrl-C sends (signal(7)).
+const INTERRUPT: i32 = 2;
+
 pub(crate) fn lab(args: &Args) -> Ended {
     let stop = stop_on_interrupt_or(|| names().iter().for_each(|name| clear_up(name)));
     let lab = match Lab::build() {
@@ -75,12 +78,15 @@ pub(crate) fn lab(args: &Args) -> Ended {
         let _ = server.kill().and_then(|()| server.wait()); // it may have ended by itself
     }
     let chain = end_chain(&mut chain);
+    // Ctrl-C is the command's, too, which may have ended by it before this process hears of it.
+    let has_ended_by_it = ended.as_ref().is_ok_and(|command| command.signal() == Some(INTERRUPT));
+    let is_interrupted = has_ended_by_it || stop.load(Ordering::Relaxed);
     match (ended, chain) {
         (Err(error), _) | (_, Err(error)) => fail(Failure::Files, error),
         (_, Ok(chain)) if !chain.success() => {
             fail(Failure::Promise, format_args!("the chain ended with {chain}"))
         }
-        _ if stop.load(Ordering::Relaxed) && !args.command.is_empty() => Err(Failure::Interrupted),
+        _ if is_interrupted && !args.command.is_empty() => Err(Failure::Interrupted),
         (Ok(command), Ok(_)) if !command.success() => {
             fail(Failure::Files, format_args!("the command ended with {command}"))
         }

@@ -17,8 +17,10 @@ use super::edge::EdgeState;
 use crate::chain::summary::Account;
 use crate::chain::{Packets, Recovery};
 
-/// How long the end may wait for what is under way, in nanoseconds.
-const DRAIN: Nanos = 5_000_000_000;
+/// How long the end waits for what is under way, and for a shard that is to answer: as long as a node may give no sign, but
+/// for this time at least and at most. In nanoseconds; the least is many times the longest turn.
+const LEAST_WAIT: Nanos = 5_000_000_000;
+const MOST_WAIT: Nanos = 60_000_000_000;
 
 /// How long nothing must have happened at the end, in nanoseconds.
 const STILL: Nanos = 10_000_000;
@@ -26,9 +28,6 @@ const STILL: Nanos = 10_000_000;
 /// How many turns each actor must have had in which nothing happened at the end, for each node: what is on a link is seen
 /// when the node behind it has its turn, and a machine may be too busy to give it one for long.
 const STILL_TURNS: u64 = 2;
-
-/// How long a shard may take to do as it is told: many times the longest turn. In nanoseconds.
-const OBEDIENCE: Nanos = 5_000_000_000;
 
 /// Where the actors of a chain get their turns: threads, or whoever plays them in one.
 pub trait Host {
@@ -62,6 +61,8 @@ pub struct Supervisor {
     pub(super) outages: Vec<Option<Outage>>,
     /// By node: the signs of life that it has given, and when the last one came.
     pub(super) beats: Vec<(u64, Nanos)>,
+    /// When nodes were looked at last.
+    pub(super) looked: Nanos,
     pub(super) patience: Nanos,
     pub(super) recoveries: Vec<Recovery>,
     pub(super) unrecoverable: Option<usize>,
@@ -146,12 +147,14 @@ impl Supervisor {
         }
     }
 
-    /// Looks for nodes that give no sign.
+    /// Looks for nodes that give no sign. Where nobody looked for so long that all may have stood still, patience begins anew.
     fn look(&mut self, host: &mut dyn Host) {
         let now = host.now().timer;
+        let stood_still = now - self.looked > self.patience;
+        self.looked = now;
         for node in 0..self.places.len() {
             let beats = self.places[node].beats();
-            if beats != self.beats[node].0 {
+            if beats != self.beats[node].0 || stood_still {
                 self.beats[node] = (beats, now);
             } else if now - self.beats[node].1 > self.patience {
                 self.beats[node].1 = now;
@@ -302,7 +305,8 @@ impl Supervisor {
         };
         let answers: Vec<_> = self.shards[node].iter().map(ask).collect();
         for answer in answers {
-            let Some((part, of_shard)) = await_answer(&answer, host) else { continue };
+            let answer = await_answer(&answer, self.longest_wait(), host);
+            let Some((part, of_shard)) = answer else { continue };
             lanes.extend(part);
             if !matches!(of_shard, NodeHandle::Nobody) {
                 handle = of_shard; // of a shared node all have the same
@@ -318,7 +322,7 @@ impl Supervisor {
     /// Ends the chain: takes no more packets, lets those leave that are inside, and sums up.
     pub fn finish(mut self, host: &mut dyn Host) -> LiveOutcome {
         self.edges().for_each(|edge| edge.closed.store(true, Ordering::Relaxed));
-        let end = host.now().timer.saturating_add(DRAIN);
+        let end = host.now().timer.saturating_add(self.longest_wait());
         let enough = STILL_TURNS * (self.places.len() as u64 + 2); // the edges too
         let (mut before, mut since, mut turns) = (self.left(), host.now().timer, self.turns());
         // What waits for a state that is lost waits for ever.
@@ -340,6 +344,11 @@ impl Supervisor {
         self.end();
         host.end(); // the edges' last words included
         self.sum_up(held)
+    }
+
+    /// Longest wait for what is under way, or for a shard's answer.
+    fn longest_wait(&self) -> Nanos {
+        self.patience.clamp(LEAST_WAIT, MOST_WAIT)
     }
 
     /// The turns that each actor has had so far.
@@ -426,8 +435,8 @@ impl Supervisor {
 }
 
 /// Waits for what a shard answers, but not for ever.
-fn await_answer<T>(answer: &Receiver<T>, host: &mut dyn Host) -> Option<T> {
-    let end = host.now().timer.saturating_add(OBEDIENCE);
+fn await_answer<T>(answer: &Receiver<T>, most: Nanos, host: &mut dyn Host) -> Option<T> {
+    let end = host.now().timer.saturating_add(most);
     loop {
         match answer.try_recv() {
             Ok(answer) => return Some(answer),

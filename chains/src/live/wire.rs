@@ -69,6 +69,7 @@ impl Supervisor {
             depots: depots(options.shards),
             outages: (0..nodes).map(|_| None).collect(),
             beats: vec![(0, host.now().timer); nodes],
+            looked: host.now().timer,
             patience: u64::try_from(options.patience.as_nanos()).unwrap_or(u64::MAX),
             recoveries: Vec::new(),
             unrecoverable: None,
