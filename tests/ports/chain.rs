@@ -228,6 +228,12 @@ fn a_download_survives_its_nat_over_af_packet() {
 }
 
 #[test]
+fn a_download_survives_its_nat_over_blocks_of_af_packet() {
+    // Goal and method: as over af_packet.
+    all("af_packet:INTERFACE,blocks=32", Faults::NONE);
+}
+
+#[test]
 fn a_download_survives_its_nat_over_af_xdp() {
     // Goal and method: as over af_packet.
     all("af_xdp:INTERFACE", Faults::NONE);
