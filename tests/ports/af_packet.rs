@@ -13,7 +13,7 @@ use crate::netns::{Line, Namespace, join, raw_tap, send_with_header, sleep_on, w
 use crate::traffic::{frames, open, pass, ping, poll, receive, send, tcp, try_open, udp, while_forwarding};
 
 /// A small ring of each kind.
-const RINGS: [&str; 2] = ["frames=64", "blocks=2"];
+const RINGS: [&str; 2] = ["frames=64", "blocks=16"];
 
 /// Two namespaces, a veth pair between them, and a port at each end, one with such a ring.
 fn pair(ring: &str) -> Option<(Namespace, Namespace, Device, Device)> {
@@ -95,7 +95,7 @@ fn what_a_ring_has_no_room_for_is_counted() {
     // Goal: no frame is lost in silence. Method: more than the ring has room for, of slots exactly so many, of blocks many more
     // than of slots in that memory; then the ring goes on.
     each_ring(|_one, _other, mut a, mut b| {
-        let (good, rounds) = (frames(&[]), 50);
+        let (good, rounds) = (frames(&[]), 300);
         (0..rounds).for_each(|_| send(&mut a, &good));
         let (sent, arrived) = (rounds * good.len(), receive_all(&mut b));
         assert!(if b.name().contains("frames") { arrived == 64 } else { (256..sent).contains(&arrived) });
@@ -159,7 +159,7 @@ fn the_kernels_traffic_passes_with_all_offloads_on() {
     // two namespaces through two ports that forward, one of blocks; the content arrives, and there were super-frames.
     let Some(line) = Line::new() else { return };
     let mut inside = line.chain.run(|| open("af_packet:inside"));
-    let mut outside = line.chain.run(|| open("af_packet:outside,blocks=16"));
+    let mut outside = line.chain.run(|| open("af_packet:outside,blocks=64"));
     while_forwarding(&mut inside, &mut outside, || {
         for address in Line::SERVER {
             ping(&line.client, address);
@@ -235,7 +235,8 @@ fn a_tagged_frame_gets_its_checksum() {
 #[test]
 fn a_frame_that_the_kernel_cannot_describe_stops_nothing() {
     // Goal: the ring goes on after a super-frame of a kind that has no name in the header. Method: give the kernel a
-    // datagram to be cut into fragments on a TAP interface, which stops the kernel's ring of slots and leaves a head in a block, then ordinary frames.
+    // datagram to be cut into fragments on a TAP interface, which stops a ring of slots and leaves a head without a frame in
+    // a block, then ordinary frames.
     for ring in RINGS {
         let Some(namespace) = Namespace::new() else { return };
         let namespace = namespace.without_ipv6();

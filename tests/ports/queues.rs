@@ -185,7 +185,7 @@ fn each_flow_of_af_packet_comes_by_one_queue() {
     // Goal: a frame comes once, by its flow's queue, whichever way it goes; what the machine sends does not come. Method: many
     // flows both ways, and datagrams that the kernel sends from the port's interface; then one queue goes. With both kinds of ring.
     comes_by_one_queue("af_packet:left");
-    comes_by_one_queue("af_packet:left,blocks=16");
+    comes_by_one_queue("af_packet:left,blocks=128");
 }
 
 fn comes_by_one_queue(port: &str) {

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::ring::{Arrived, Told};
 
-/// Bytes of a block: some super-frames, or 1,600 frames of 60 bytes.
+/// Bytes of a block: some super-frames, or 1,700 frames of 60 bytes.
 pub(super) const SIZE: usize = 1 << 18;
 /// Where in a block the word is that says whose it is.
 pub(super) const STATUS_AT: usize = 8;

@@ -1,4 +1,4 @@
-//! A port on an existing interface, by packet sockets (packet(7)): `af_packet:veth0,frames=4096` or `af_packet:veth0,blocks=32`.
+//! A port on an existing interface, by packet sockets (packet(7)): `af_packet:veth0,frames=4096` or `af_packet:veth0,blocks=128`.
 //!
 //! Frames arrive in a ring that is shared with the kernel, each as soon as the kernel has it. Super-frames don't fit
 //! into a slot: they wait whole behind the socket (`PACKET_COPY_THRESH`) and are read from there. Frames are
@@ -6,9 +6,9 @@
 //! done here, so that each frame that is handed on is complete and no longer than the MTU.
 //!
 //! With `blocks`, the ring has so many blocks of 256 KiB instead, each of which is handed over when it is full, or after a
-//! millisecond; older kernels count that in ticks of several. Small frames lie close together there: twelve times as many have
-//! room, and to receive one takes a third of the time. That is for ports that only look on, and for floods: a frame that comes
-//! alone is late.
+//! millisecond with whatever is in it; older kernels count that in ticks of several. Small frames lie close together there: many
+//! more have room, and to receive one takes half of the time. That is for mirrored traffic and for floods: a frame that comes
+//! alone is late, and who pauses for more milliseconds than there are blocks may lose frames, however few they are.
 //!
 //! Frames come with the VLAN tags that the kernel took out of them. What the machine itself sends on the interface
 //! does not arrive.
