@@ -204,9 +204,10 @@ pub(crate) fn udp(from: &Namespace, to: &Namespace, address: &str, size: u16) {
     }
 }
 
-/// Pings an address three times; said aloud where there is no `ping`.
+/// Pings an address three times; said aloud where there is no `ping`, which waits for the last answer no longer than for the
+/// next question, once it has got one.
 pub(crate) fn ping(from: &Namespace, address: &str) {
-    let ping = from.command("ping").args(["-c", "3", "-i", "0.02", "-W", "5", address]).output();
+    let ping = from.command("ping").args(["-c", "3", "-i", "0.2", "-W", "5", address]).output();
     let ping = ping.expect("there is the program `ip`");
     let (said, error) = (String::from_utf8_lossy(&ping.stdout), String::from_utf8_lossy(&ping.stderr));
     if error.contains("exec of \"ping\" failed") {
