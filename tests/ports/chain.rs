@@ -251,6 +251,12 @@ fn a_download_survives_its_nat_over_af_packet() {
 }
 
 #[test]
+fn a_download_survives_its_nat_over_blocks_of_af_packet() {
+    // Goal and method: as over af_packet.
+    all("af_packet:INTERFACE,blocks=128", Faults::NONE);
+}
+
+#[test]
 fn a_download_survives_its_nat_over_af_xdp() {
     // Goal and method: as over af_packet.
     all("af_xdp:INTERFACE", Faults::NONE);

@@ -184,11 +184,16 @@ fn each_queue_of_af_xdp_gets_its_own() {
 #[test]
 fn each_flow_of_af_packet_comes_by_one_queue() {
     // Goal: a frame comes once, by its flow's queue, whichever way it goes; what the machine sends does not come. Method: many
-    // flows both ways, and datagrams that the kernel sends from the port's interface; then one queue goes.
+    // flows both ways, and datagrams that the kernel sends from the port's interface; then one queue goes. With both kinds of ring.
+    comes_by_one_queue("af_packet:left");
+    comes_by_one_queue("af_packet:left,blocks=128");
+}
+
+fn comes_by_one_queue(port: &str) {
     let Some((near, far)) = Namespace::new().zip(Namespace::new()) else { return };
     let (near, far) = (near.without_ipv6(), far.without_ipv6());
     join((&near, "left"), (&far, "right"));
-    let mut ports = queues(&near, "af_packet:left");
+    let mut ports = queues(&near, port);
     let mut other = far.run(|| open("af_packet:right"));
     near.ip("address add 10.77.0.1/24 dev left");
     near.ip("neighbour add 10.77.0.2 lladdr 02:00:00:00:00:02 dev left");

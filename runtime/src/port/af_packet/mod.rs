@@ -1,9 +1,14 @@
-//! A port on an existing interface, by packet sockets (packet(7)): `af_packet:veth0,frames=4096`.
+//! A port on an existing interface, by packet sockets (packet(7)): `af_packet:veth0,frames=4096` or `af_packet:veth0,blocks=128`.
 //!
 //! Frames arrive in a ring that is shared with the kernel, each as soon as the kernel has it. Super-frames don't fit
 //! into a slot: they wait whole behind the socket (`PACKET_COPY_THRESH`) and are read from there. Frames are
 //! sent in batches through a second socket, past the queueing discipline. What the kernel left to a device to do is
 //! done here, so that each frame that is handed on is complete and no longer than the MTU.
+//!
+//! With `blocks`, the ring has so many blocks of 256 KiB instead, each of which is handed over when it is full, or after a
+//! millisecond with whatever is in it; older kernels count that in ticks of several. Small frames lie close together there: many
+//! more have room, and to receive one takes half of the time. That is for mirrored traffic and for floods: a frame that comes
+//! alone is late, and who pauses for more milliseconds than there are blocks may lose frames, however few they are.
 //!
 //! Frames come with the VLAN tags that the kernel took out of them. What the machine itself sends on the interface
 //! does not arrive.
@@ -13,6 +18,7 @@
 //! and all frames of a flow by the same, with VLAN tags or without. Fragments are hashed without ports: all those of a datagram
 //! come by one queue, which need not be that of the flow's whole datagrams.
 
+mod blocks;
 mod ring;
 
 use std::cell::Cell;
@@ -21,7 +27,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use self::ring::{Arrived, Ring};
+use self::ring::{Arrived, Kind, Ring};
 use super::interface::{self, OVERRUN};
 use super::offload::{self, Pending, VnetHeader};
 use super::sys::{self, Request};
@@ -77,22 +83,29 @@ struct Counts {
 impl AfPacket {
     /// Opens one queue on the interface that `spec` names.
     fn open(spec: &PortSpec) -> Result<AfPacket, PortError> {
-        spec.check_options(&["frames"])?;
+        spec.check_options(&["frames", "blocks"])?;
         interface::check_name(spec)?;
-        let frames = spec.number("frames", FRAMES)?;
+        let kind = kind(spec)?;
         let refused = |error: io::Error| interface::refused(spec, "CAP_NET_RAW", &error);
         let sender = sender().map_err(refused)?;
         let index = sys::interface(&sender, &spec.name, Request::Index).map_err(refused)?;
-        let kind = sys::interface(&sender, &spec.name, Request::Kind).map_err(refused)?;
-        if ![libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].map(i32::from).contains(&kind) {
+        let hardware = sys::interface(&sender, &spec.name, Request::Kind).map_err(refused)?;
+        if ![libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].map(i32::from).contains(&hardware) {
             return Err(spec.error("the interface is not Ethernet", "name one whose frames are"));
         }
         let mtu = interface::mtu(&sender, &spec.name).map_err(refused)?;
         sys::bind_packet(&sender, index, 0).map_err(refused)?;
-        let ring = receiver(index, frames, mtu).map_err(|error| match error.raw_os_error() {
+        let ring = receiver(index, kind, mtu).map_err(|error| match error.raw_os_error() {
             Some(libc::ENOPROTOOPT) => spec.error("the kernel is too old", "use Linux 4.20 or newer"),
             Some(libc::ENOMEM | libc::EINVAL) | None => {
-                spec.error(format!("there is no memory for a ring of {frames} frames"), "set frames= lower")
+                let (number, what) = match kind {
+                    Kind::Slots(frames) => (frames, "frames"),
+                    Kind::Blocks(blocks) => (blocks, "blocks"),
+                };
+                spec.error(
+                    format!("there is no memory for a ring of {number} {what}"),
+                    format!("set {what}= lower"),
+                )
             }
             _ => refused(error),
         })?;
@@ -128,25 +141,19 @@ impl AfPacket {
                 queues.push(queue);
             }
             // A socket gets all frames until it has joined: they have come to others too.
-            queues.iter_mut().for_each(|queue| (0..queue.ring.slots()).for_each(|_| queue.discard()));
+            queues.iter_mut().try_for_each(|queue| queue.ring.renew()).map_err(refused)?;
         }
         Ok(queues)
-    }
-
-    /// Throws the frame at the front of the ring away, if one is there.
-    fn discard(&mut self) {
-        let Some(arrived) = self.ring.front() else { return };
-        if arrived.waits_whole {
-            let _ = self.ring.read_whole(self.pending.room()); // whatever comes of it, the frame goes
-        }
-        self.ring.release();
     }
 
     /// The frame at the front of the ring; nothing where it is now `pending`. `None` when no frame is there.
     fn arrive(&mut self, pool: &mut Pool) -> Option<Result<Option<Packet>, &'static str>> {
         let arrived = self.ring.front()?;
-        if arrived.is_outgoing {
-            self.discard(); // sockets of a group get these in spite of PACKET_IGNORE_OUTGOING
+        if arrived.is_void {
+            if arrived.waits_whole {
+                let _ = self.ring.read_whole(self.pending.room()); // whatever comes of it, the frame goes
+            }
+            self.ring.release();
             return Some(Ok(None));
         }
         let result = if arrived.header.is_super_frame() || arrived.frame.len() < arrived.length {
@@ -161,25 +168,26 @@ impl AfPacket {
     /// Makes the frame at the front of the ring, which is no plain one, `pending`.
     fn begin(&mut self) -> Result<(), &'static str> {
         let Some(arrived) = self.ring.front() else { return Ok(()) };
-        let length = VnetHeader::LENGTH + arrived.length;
+        let (length, time, tag) = (VnetHeader::LENGTH + arrived.length, arrived.time, arrived.tag);
         if arrived.waits_whole {
             let read = self.ring.read_whole(self.pending.room()).map_err(|_| "not_readable")?;
             if read < length {
                 return Err("frame_too_long");
             }
-        } else if arrived.frame.len() == arrived.length {
-            self.pending.put(&arrived.header, arrived.frame)?;
         } else {
-            return Err(OVERRUN);
+            self.pending.put(&arrived.header, arrived.frame)?;
+            if arrived.frame.len() < arrived.length {
+                return Err(OVERRUN);
+            }
         }
         let mtu = || interface::mtu(&self.sender, &self.spec.name).unwrap_or(self.mtu);
-        self.pending.start(length, arrived.time, arrived.tag, mtu)
+        self.pending.start(length, time, tag, mtu)
     }
 
     /// Looks from time to time, when nothing arrives, whether all is well. This also clears the error that the socket
     /// is told when the interface goes down, so that a sleeper does not wake for ever.
     ///
-    /// The ring may have stopped: when the kernel drops a super-frame of a kind that the header has no name for (of
+    /// A ring of slots may have stopped: when the kernel drops a super-frame of a kind that the header has no name for (of
     /// SCTP, say), it takes the slot and never gives it back. Then it counts drops while the ring is empty, and a new
     /// ring goes on.
     fn look(&mut self) -> Result<(), PortError> {
@@ -190,7 +198,7 @@ impl AfPacket {
             self.is_gone = sys::bound_index(&self.ring.socket()).is_ok_and(|index| index < 0);
             let overrun = self.overrun();
             let has_stopped = self.overrun_then.replace(overrun).is_some_and(|then| then < overrun);
-            if has_stopped || self.ring.is_missing() {
+            if has_stopped && self.ring.has_slots() || self.ring.is_missing() {
                 // Without memory for it, the next look tries again.
                 let _ = self.ring.renew();
             }
@@ -277,6 +285,17 @@ impl DevicePort for AfPacket {
     }
 }
 
+/// What frames shall arrive in.
+fn kind(spec: &PortSpec) -> Result<Kind, PortError> {
+    match spec.number("blocks", 0)? {
+        0 => Ok(Kind::Slots(spec.number("frames", FRAMES)?)),
+        _ if spec.options.contains_key("frames") => {
+            Err(spec.error("a ring has either frames or blocks", "leave one of them out"))
+        }
+        blocks => Ok(Kind::Blocks(blocks)),
+    }
+}
+
 /// The packet of a frame that lies in the ring and is no super-frame.
 fn plain(arrived: &Arrived<'_>, pool: &mut Pool) -> Result<Packet, &'static str> {
     let mut packet = pool.take();
@@ -303,16 +322,15 @@ fn sender() -> io::Result<OwnedFd> {
 }
 
 /// A ring that all frames of an interface arrive in.
-fn receiver(index: i32, frames: usize, mtu: usize) -> io::Result<Ring> {
+fn receiver(index: i32, kind: Kind, mtu: usize) -> io::Result<Ring> {
     let socket = sys::packet_socket()?;
-    set(&socket, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32)?;
     set(&socket, libc::PACKET_VNET_HDR, 1)?;
     set(&socket, libc::PACKET_COPY_THRESH, 1)?;
     set(&socket, libc::PACKET_IGNORE_OUTGOING, 1)?;
     enlarge(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)?;
-    let ring = Ring::new(socket, frames, mtu)?;
-    let kind = libc::PACKET_MR_PROMISC as u16;
-    let promiscuous = Membership { index, kind, address_length: 0, address: [0; 8] };
+    let ring = Ring::new(socket, kind, mtu)?;
+    let promiscuous =
+        Membership { index, kind: libc::PACKET_MR_PROMISC as u16, address_length: 0, address: [0; 8] };
     sys::set_option(&ring.socket(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
     sys::bind_packet(&ring.socket(), index, libc::ETH_P_ALL as u16)?;
     Ok(ring)
