@@ -151,11 +151,12 @@ impl Pool {
         }
     }
 
+    /// What was used last goes to the depot, to be used again while it is in the caches.
     #[cold]
     fn put_away(&mut self) {
-        mem::swap(&mut self.free, &mut self.spare);
-        if let Some(depot) = self.depot.as_ref().filter(|_| !self.free.is_empty()) {
-            self.free = depot.clear(mem::take(&mut self.free));
+        match &self.depot {
+            Some(depot) if !self.spare.is_empty() => self.free = depot.clear(mem::take(&mut self.free)),
+            _ => mem::swap(&mut self.free, &mut self.spare),
         }
     }
 }
