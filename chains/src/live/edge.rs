@@ -156,15 +156,12 @@ impl Edge {
         taken.map(|_| entered > 0)
     }
 
-    /// Puts the packets that have entered on their lanes, and drops those that may not enter.
+    /// Drops those packets that may not enter, and puts the others on their lanes.
     fn admit(&mut self) {
         let (ingress, refused) = (&mut self.ingress, &mut self.refused);
         let (plan, nfs, direction) = (&self.common.plan, &self.common.nfs, self.direction);
         let is_refused = |packet: &mut Packet| match ingress.admit(packet, Some(direction)) {
-            Ok(()) => {
-                steer(packet, plan, nfs);
-                false
-            }
+            Ok(()) => false,
             Err(reason) => {
                 refused.count(reason);
                 true
@@ -172,6 +169,9 @@ impl Edge {
         };
         for packet in self.entered.extract_if(.., is_refused) {
             self.pool.give(packet);
+        }
+        if plan.lanes > 1 {
+            self.entered.iter_mut().for_each(|packet| steer(packet, plan, nfs));
         }
     }
 

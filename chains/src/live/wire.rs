@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Sender, unbounded};
 use pannier_runtime::entropy::Entropy;
 use pannier_runtime::packet::Depot;
-use pannier_runtime::port::{Duplex, Fault, Faults, duplex};
+use pannier_runtime::port::{Device, Duplex, Fault, Faults, duplex};
 use pannier_runtime::ring::{Node, Orchestrator, Plan, PlanError};
 use pannier_runtime::shard::{LaneLinks, NodeHandle, Order, Place, Shard};
 use pannier_runtime::{AnyNf, Direction};
@@ -76,7 +76,10 @@ impl Supervisor {
             warnings: Vec::new(),
         };
         let (lanes, edges) = wire(&plan, options.faults, [sides.inside.len(), sides.outside.len()]);
-        supervisor.start_edges(sides, edges, host);
+        // In the order in which outbound packets pass them: where one worker has all, they go through in one round, and few
+        // are under way at once.
+        let ([inside, outside], [inside_links, outside_links]) = ([sides.inside, sides.outside], edges);
+        supervisor.start_edges(Direction::Outbound, inside, inside_links, host);
         for (index, (links, (to, mailbox))) in lanes.into_iter().zip(leaders).enumerate() {
             let shard = Shard::new(supervisor.places[index].clone(), mailbox, supervisor.depot(0));
             let view = supervisor.orchestrator.view().clone();
@@ -88,29 +91,34 @@ impl Supervisor {
         if options.shards > 1 {
             (0..nodes).for_each(|node| supervisor.set_shards(node, options.shards, host));
         }
+        supervisor.start_edges(Direction::Inbound, outside, outside_links, host);
         Ok(supervisor)
     }
 
-    fn start_edges(&self, sides: Sides, links: [Vec<Vec<Duplex>>; 2], host: &mut dyn Host) {
+    /// Starts the edges where packets of a `direction` enter, one for each queue of their side.
+    fn start_edges(
+        &self,
+        direction: Direction,
+        queues: Vec<Device>,
+        links: Vec<Vec<Duplex>>,
+        host: &mut dyn Host,
+    ) {
         let common = Common {
             plan: self.plan,
             nfs: Arc::clone(&self.nfs),
             places: self.places.clone(),
             ended: Arc::clone(&self.ended),
         };
-        let directions = [Direction::Outbound, Direction::Inbound];
-        let sides = [sides.inside, sides.outside].into_iter().zip(links);
-        for ((direction, states), (queues, links)) in directions.into_iter().zip(&self.edges).zip(sides) {
-            // Where queues are few, the two sides should not share all their workers.
-            let first = match direction {
-                Direction::Outbound => 0,
-                Direction::Inbound => self.depots.len().saturating_sub(queues.len()),
-            };
-            for (column, ((port, lanes), state)) in (first..).zip(queues.into_iter().zip(links).zip(states)) {
-                let edge =
-                    Edge::new(port, direction, lanes, Arc::clone(state), self.depot(column), common.clone());
-                host.add_edge(direction, column, Box::new(edge));
-            }
+        // Where queues are few, the two sides should not share all their workers.
+        let first = match direction {
+            Direction::Outbound => 0,
+            Direction::Inbound => self.depots.len().saturating_sub(queues.len()),
+        };
+        let states = &self.edges[direction as usize];
+        for (column, ((port, lanes), state)) in (first..).zip(queues.into_iter().zip(links).zip(states)) {
+            let edge =
+                Edge::new(port, direction, lanes, Arc::clone(state), self.depot(column), common.clone());
+            host.add_edge(direction, column, Box::new(edge));
         }
     }
 }
