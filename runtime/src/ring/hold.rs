@@ -1,5 +1,6 @@
 //! Frames that wait: until what they did and saw is committed, in order per flow.
 
+use std::borrow::Borrow;
 use std::collections::VecDeque;
 
 use crate::mutant::{self, Mutant};
@@ -7,16 +8,17 @@ use crate::packet::Packet;
 
 const BUCKETS: usize = 256;
 
-/// How many frames that can't leave are passed in one go, and how many units behind the first are asked about before.
+/// How many frames that can't leave are passed in one go, and the rest of the last one's unit; and how many units behind the
+/// first are asked about before.
 const LOOK_AHEAD: usize = 64;
 
 /// A queue in which frames of one flow keep their order, and flows don't wait for each other. Frames that wait for one
 /// unit mostly come one behind the other: then they have one name, and there is one question and one answer for all.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
-    queue: VecDeque<Option<Packet>>,
-    /// What the frames in the queue wait for.
     units: VecDeque<Awaited>,
+    /// Room of units that have gone.
+    spare: Vec<Vec<Packet>>,
     /// The units' names one behind the other; in front are those of units that have gone, `gone` bytes.
     names: Vec<u8>,
     gone: usize,
@@ -28,26 +30,29 @@ pub(crate) struct Hold {
 }
 
 /// A unit that frames wait for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Awaited {
     /// Bytes of its name.
     name: usize,
-    /// Places of the queue.
-    places: usize,
+    /// The frames that are still here, in order.
+    frames: Vec<Packet>,
 }
 
 impl Default for Hold {
     fn default() -> Self {
-        let (queue, units, names) = (VecDeque::new(), VecDeque::new(), Vec::new());
-        Hold { queue, units, names, gone: 0, begins: true, held: 0, buckets: Box::new([0; BUCKETS]) }
+        let (units, spare, names) = (VecDeque::new(), Vec::new(), Vec::new());
+        Hold { units, spare, names, gone: 0, begins: true, held: 0, buckets: Box::new([0; BUCKETS]) }
     }
 }
 
 /// Each unit with its name.
-fn named<'a>(units: &'a VecDeque<Awaited>, names: &'a [u8]) -> impl Iterator<Item = (&'a Awaited, &'a [u8])> {
+fn named<U: Borrow<Awaited>>(
+    units: impl Iterator<Item = U>,
+    names: &[u8],
+) -> impl Iterator<Item = (U, &[u8])> {
     let mut rest = names;
-    units.iter().map(move |unit| {
-        let (name, after) = rest.split_at(unit.name);
+    units.map(move |unit| {
+        let (name, after) = rest.split_at(unit.borrow().name);
         rest = after;
         (unit, name)
     })
@@ -92,76 +97,75 @@ impl Hold {
         self.begins = !mutant::is(Mutant::MixedHold);
     }
 
-    /// Holds frames until the unit of this name may leave: the same name for all frames of a unit.
-    pub(crate) fn push_all(&mut self, packets: impl ExactSizeIterator<Item = Packet>, name: &[u8]) {
-        let count = packets.len();
+    /// Holds frames, which it takes out, until the unit of this name may leave: the same name for all frames of a unit.
+    pub(crate) fn push_all(&mut self, frames: &mut Vec<Packet>, name: &[u8]) {
+        frames.iter().for_each(|frame| self.buckets[bucket(frame.meta.flow)] += 1);
+        self.held += frames.len();
         match self.units.back_mut() {
-            _ if count == 0 => return,
-            Some(last) if !self.begins => last.places += count,
-            _ => self.wait_for(name, count),
+            _ if frames.is_empty() => {}
+            Some(last) if !self.begins => last.frames.append(frames),
+            _ => self.wait_for(name, frames),
         }
-        self.held += count;
-        let buckets = &mut self.buckets;
-        self.queue.extend(packets.map(|packet| {
-            buckets[bucket(packet.meta.flow)] += 1;
-            Some(packet)
-        }));
     }
 
-    fn wait_for(&mut self, name: &[u8], places: usize) {
+    /// As [`Hold::push_all`], of one frame.
+    pub(crate) fn push(&mut self, frame: Packet, name: &[u8]) {
+        let mut frames = self.spare.pop().unwrap_or_default();
+        frames.push(frame);
+        self.push_all(&mut frames, name);
+        self.spare.push(frames);
+    }
+
+    fn wait_for(&mut self, name: &[u8], frames: &mut Vec<Packet>) {
         if self.names.len() + name.len() > self.names.capacity() && self.gone > self.names.len() / 2 {
             self.names.drain(..self.gone);
             self.gone = 0;
         }
         self.names.extend_from_slice(name);
-        self.units.push_back(Awaited { name: name.len(), places });
+        let room = self.spare.pop().unwrap_or_default();
+        self.units.push_back(Awaited { name: name.len(), frames: std::mem::replace(frames, room) });
         self.begins = false;
     }
 
     /// Moves the frames of units that `may_leave` lets go to `leaving`, each behind the earlier ones of its flow.
     pub(crate) fn release(&mut self, may_leave: impl Fn(&[u8]) -> bool, leaving: &mut Vec<Packet>) {
+        let before = leaving.len();
         // Nobody is in front of the first unit's frames.
-        while let Some(unit) =
+        while let Some(mut unit) =
             self.units.pop_front_if(|unit| may_leave(&self.names[self.gone..][..unit.name]))
         {
             self.gone += unit.name;
-            let before = leaving.len();
-            leaving.extend(self.queue.drain(..unit.places).flatten());
-            leaving[before..].iter().for_each(|packet| self.buckets[bucket(packet.meta.flow)] -= 1);
-            self.held -= leaving.len() - before;
+            leaving.append(&mut unit.frames);
+            self.spare.push(unit.frames);
         }
         if self.units.is_empty() {
             self.names.clear();
             self.gone = 0;
-            return;
         }
         let may_pass = |(_, name): (&Awaited, &[u8])| may_leave(name);
-        if named(&self.units, &self.names[self.gone..]).skip(1).take(LOOK_AHEAD).any(may_pass) {
+        if named(self.units.iter(), &self.names[self.gone..]).skip(1).take(LOOK_AHEAD).any(may_pass) {
             self.release_around(may_leave, leaving);
         }
+        leaving[before..].iter().for_each(|frame| self.buckets[bucket(frame.meta.flow)] -= 1);
+        self.held -= leaving.len() - before;
     }
 
-    /// As [`Hold::release`], where the first unit's frames stay.
+    /// Moves the frames of units behind the first.
     fn release_around(&mut self, may_leave: impl Fn(&[u8]) -> bool, leaving: &mut Vec<Packet>) {
-        let mut stuck = Flows::default();
-        let mut misses = 0;
-        let mut places = self.queue.iter_mut();
-        for (number, (unit, name)) in named(&self.units, &self.names[self.gone..]).enumerate() {
+        let (mut stuck, mut misses) = (Flows::default(), 0);
+        for (number, (unit, name)) in named(self.units.iter_mut(), &self.names[self.gone..]).enumerate() {
             let may_leave = number > 0 && may_leave(name);
-            for place in places.by_ref().take(unit.places) {
-                let Some(packet) = place else { continue };
-                let flow = packet.meta.flow;
-                if may_leave && !stuck.contain(flow) {
-                    self.buckets[bucket(flow)] -= 1;
-                    self.held -= 1;
-                    leaving.extend(place.take());
-                } else {
-                    stuck.add(flow);
+            let passes = |frame: &mut Packet| {
+                let passes = may_leave && !stuck.contain(frame.meta.flow);
+                if !passes {
+                    stuck.add(frame.meta.flow);
                     misses += 1;
-                    if misses == LOOK_AHEAD {
-                        return;
-                    }
                 }
+                passes
+            };
+            leaving.extend(unit.frames.extract_if(.., passes));
+            if misses >= LOOK_AHEAD {
+                return;
             }
         }
     }
@@ -169,14 +173,13 @@ impl Hold {
     /// Everything that is held, in order, each with the name of what it waits for.
     #[cfg(feature = "simulation")]
     pub(crate) fn packets(&self) -> impl Iterator<Item = (&Packet, &[u8])> {
-        let names = named(&self.units, &self.names[self.gone..])
-            .flat_map(|(unit, name)| std::iter::repeat_n(name, unit.places));
-        self.queue.iter().zip(names).filter_map(|(place, name)| Some((place.as_ref()?, name)))
+        named(self.units.iter(), &self.names[self.gone..])
+            .flat_map(|(unit, name)| unit.frames.iter().map(move |frame| (frame, name)))
     }
 
     /// Takes out everything that is held, in order.
     pub(crate) fn into_packets(self) -> impl Iterator<Item = Packet> {
-        self.queue.into_iter().flatten()
+        self.units.into_iter().flat_map(|unit| unit.frames)
     }
 }
 
@@ -203,7 +206,7 @@ mod tests {
                 }
                 let mut packet = Packet::new(&[i as u8]);
                 packet.meta.flow = *flow;
-                hold.push_all([packet].into_iter(), &[unit_of[i] as u8]);
+                hold.push(packet, &[unit_of[i] as u8]);
             }
             let mut left = Vec::new();
             let number = |packet: &Packet| usize::from(packet.frame()[0]);
@@ -242,8 +245,8 @@ mod tests {
                 }
                 // Some together, and some one by one.
                 let behind = frames.split_off(frames.len() / 2);
-                hold.push_all(frames.into_iter(), &name);
-                behind.into_iter().for_each(|packet| hold.push_all([packet].into_iter(), &name));
+                hold.push_all(&mut frames, &name);
+                behind.into_iter().for_each(|packet| hold.push(packet, &name));
                 units.push((name, false));
                 // One of the units not long ago is committed.
                 let at = units.len().saturating_sub(1 + ready);
@@ -271,7 +274,7 @@ mod tests {
                 prop_assert_eq!(hold.len(), list.len());
             }
             hold.release(|_| true, &mut left);
-            prop_assert!(hold.is_empty() && left.len() == list.len() && hold.names.is_empty() && hold.queue.is_empty());
+            prop_assert!(hold.is_empty() && left.len() == list.len() && hold.names.is_empty() && hold.units.is_empty());
         }
     }
 }

@@ -352,7 +352,7 @@ impl Lane {
         if self.open.name.is_empty() || breaks_rule {
             packets.drain(..).for_each(|packet| self.hold(packet, out));
         } else {
-            self.hold.push_all(packets.drain(..), &self.open.name);
+            self.hold.push_all(packets, &self.open.name);
         }
     }
 
@@ -367,7 +367,7 @@ impl Lane {
         if (self.open.name.is_empty() || lets_go) && !self.hold.blocks(&packet) {
             self.depart([packet], out);
         } else {
-            self.hold.push_all([packet].into_iter(), &self.open.name);
+            self.hold.push(packet, &self.open.name);
         }
     }
 }
