@@ -109,7 +109,7 @@ impl Joining {
             answer.taken.push(part.number);
             answer.load(part).map_err(Damage::reason)?;
         }
-        if !answer.is_whole() {
+        if !answer.is_whole().map_err(Damage::reason)? {
             self.answers.push(answer);
             return Ok(None);
         }
@@ -155,10 +155,13 @@ impl Answer {
         self.taken.contains(&part.number) || last == Some(part.number) || (part.is_last && last.is_some())
     }
 
-    /// Whether all parts have come.
-    fn is_whole(&self) -> bool {
-        let before = |last: u32| self.taken.iter().filter(|&&number| number < last).count();
-        self.last.as_ref().is_some_and(|&(last, _)| before(last) == last as usize)
+    /// Whether all parts have come. None has a number behind the last one's.
+    fn is_whole(&self) -> Result<bool, Damage> {
+        let Some(&(last, _)) = self.last.as_ref() else { return Ok(false) };
+        match self.taken.iter().all(|&number| number < last) {
+            true => Ok(self.taken.len() == last as usize),
+            false => Err(Damage::Record),
+        }
     }
 
     /// Takes the rows of a part in. Returns what stands behind them.

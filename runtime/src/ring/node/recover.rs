@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::copy::Copy;
+use super::copy::{Copy, Part};
 use super::joining::Joining;
 use super::lane::{Core, is_for};
 use super::{Address, Lanes, Output};
 use crate::clock::{Nanos, Now};
 use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
+use crate::piggyback::Damage;
 use crate::ring::control;
 use crate::ring::view::{Incarnation, Standing, View};
 use crate::stats::NodeStats;
@@ -145,7 +146,7 @@ impl Control {
             Life::Joining(joining) if accepted => {
                 joining.take(&mut packet, &self.core, now.timer, &mut out.pool)
             }
-            _ => Err("unexpected_snapshot"),
+            _ => Part::open(&packet).map_err(Damage::reason).and(Err("unexpected_snapshot")),
         };
         out.pool.give(packet);
         match taken {
