@@ -139,7 +139,11 @@ impl Joining {
     #[cfg(feature = "simulation")]
     pub(super) fn hash_into(&self, layout: &Layout, hasher: &mut impl std::hash::Hasher) {
         use std::hash::Hash;
-        (self.view, &self.pending, self.attempt).hash(hasher);
+        (self.view, &self.pending, self.attempt, self.answers.len()).hash(hasher);
+        for store in &self.stores {
+            store.is_some().hash(hasher);
+            store.iter().for_each(|store| store.hash_into(layout, hasher));
+        }
         for answer in &self.answers {
             let states = answer.states.iter().map(|(stage, state)| (stage, state.digest(layout)));
             let last = answer.last.as_ref().map(|(number, packet)| (number, packet.frame()));

@@ -305,3 +305,32 @@ fn what_is_half_taken_ends_with_a_node_that_is_declared_dead() {
     assert!(matches!(ring.nodes[PLACE].control.life, Life::Retired));
     assert!((0..3).all(|stage| ring.nodes[PLACE].store(stage).is_none()));
 }
+
+#[cfg(feature = "simulation")]
+#[test]
+fn nodes_that_have_taken_something_else_are_told_apart() {
+    // Goal: whoever explores does not leave out what differs in nothing but a store that is complete, or rows that are
+    // not. Method: two replacements that have got the same parts of the same numbers, with other rows.
+    use std::hash::{DefaultHasher, Hasher};
+    let hashes = |count: usize| -> Vec<u64> {
+        let history: Asks = [vec![(1, WRITE); count], vec![(2, WRITE); 4 - count]].concat();
+        let (mut ring, _, questions) = replaced(1, &history);
+        let fingerprint = |ring: &Ring| {
+            let mut hasher = DefaultHasher::new();
+            ring.nodes[PLACE].hash_into(&mut hasher);
+            hasher.finish()
+        };
+        let mut hashes = vec![fingerprint(&ring)];
+        for question in questions.into_iter().rev() {
+            for part in answer(&mut ring, question, &Asks::new()).parts {
+                ring.accept(PLACE, vec![part]);
+                hashes.push(fingerprint(&ring));
+            }
+        }
+        hashes
+    };
+    let (one, two) = (hashes(1), hashes(2));
+    assert_eq!((one.len(), one[0]), (two.len(), two[0]));
+    assert!(one.len() > 4);
+    assert!(one.iter().zip(&two).skip(1).all(|(one, two)| one != two), "{one:?} {two:?}");
+}
