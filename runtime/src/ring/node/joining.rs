@@ -17,6 +17,9 @@ use crate::state::AnyState;
 use crate::state::Layout;
 use crate::txn::delta;
 
+/// How often the time is doubled at most that an answer is waited for.
+const MOST_DOUBLED: u64 = 10;
+
 /// A replacement on its way.
 #[cfg_attr(feature = "simulation", derive(Clone))]
 #[derive(Debug)]
@@ -59,6 +62,13 @@ impl Joining {
     /// When the sources were asked, or last answered.
     pub(super) fn asked(&self) -> Nanos {
         self.asked
+    }
+
+    /// Whether the sources are to be asked again, where the first time `patience` is waited for an answer. Then each time
+    /// twice as long: for each question a source begins anew, and one that needs longer for a part would never be done.
+    pub(super) fn is_overdue(&self, now: Nanos, patience: Nanos) -> bool {
+        let doubled = self.attempt.saturating_sub(1).min(MOST_DOUBLED);
+        now > self.asked.saturating_add(patience.saturating_mul(1 << doubled))
     }
 
     /// Begins another attempt: the questions, each with the source that it is for. What has come of earlier answers is

@@ -117,8 +117,8 @@ impl Control {
     /// Lets time pass: asks again where an answer or its question got lost, and sends what is being copied.
     pub(super) fn tick(&mut self, lanes: &mut Lanes<'_>, now: Now, out: &mut Output) {
         if let Life::Joining(joining) = &self.life {
-            let wait = self.core.plan.limits.idle_acknowledge.saturating_mul(16);
-            if now.timer > joining.asked().saturating_add(wait) {
+            let patience = self.core.plan.limits.idle_acknowledge.saturating_mul(16);
+            if joining.is_overdue(now.timer, patience) {
                 self.ask(now.timer, out);
             }
         }

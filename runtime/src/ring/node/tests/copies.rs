@@ -306,6 +306,31 @@ fn what_is_half_taken_ends_with_a_node_that_is_declared_dead() {
     assert!((0..3).all(|stage| ring.nodes[PLACE].store(stage).is_none()));
 }
 
+#[test]
+fn a_source_that_needs_long_for_a_part_is_waited_for() {
+    // Goal: a replacement comes up however long its sources need. Method: sources that have a turn every fifty milliseconds, three
+    // times what is waited for an answer at first, and a replacement that has one in each.
+    let history: Asks = (0..24).map(|key| (key, WRITE)).collect();
+    let (mut ring, _, mut under_way) = replaced(1, &history);
+    for millisecond in 1..5_000 {
+        ring.now.timer += 1_000_000;
+        for index in 0..3 {
+            if index == PLACE || millisecond % 50 == 0 {
+                let burst = under_way.extract_if(.., |(to, _)| *to == index).map(|(_, packet)| packet);
+                let burst = burst.collect();
+                ring.accept(index, burst);
+                ring.nodes[index].tick(ring.now, &mut ring.out);
+                ring.route(index);
+            }
+        }
+        under_way.append(&mut ring.out.control);
+        if ring.nodes[PLACE].is_up() {
+            return;
+        }
+    }
+    panic!("it still asks: {:?}", ring.nodes[PLACE]);
+}
+
 #[cfg(feature = "simulation")]
 #[test]
 fn nodes_that_have_taken_something_else_are_told_apart() {
