@@ -38,8 +38,9 @@ pub struct LiveOptions {
     pub shards: usize,
     /// What the links of the ring do wrong.
     pub faults: Faults,
-    /// How long a node may give no sign before it counts as dead. The end of a chain waits as long for what is under way, but
-    /// five seconds at least and a minute at most.
+    /// How long a node may give no sign before it counts as dead. Whoever [watches](Live::watch) more seldom than
+    /// that suspects none. The end of a chain waits as long for what is under way, but five seconds at least and a minute at
+    /// most.
     pub patience: Duration,
 }
 

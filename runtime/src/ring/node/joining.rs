@@ -17,6 +17,9 @@ use crate::state::AnyState;
 use crate::state::Layout;
 use crate::txn::delta;
 
+/// How often the time is doubled at most that an answer is waited for.
+const MOST_DOUBLED: u64 = 10;
+
 /// A replacement on its way.
 #[cfg_attr(feature = "simulation", derive(Clone))]
 #[derive(Debug)]
@@ -59,6 +62,13 @@ impl Joining {
     /// When the sources were asked, or last answered.
     pub(super) fn asked(&self) -> Nanos {
         self.asked
+    }
+
+    /// Whether the sources are to be asked again, where the first time `patience` is waited for an answer. Then each time
+    /// twice as long: for each question a source begins anew, and one that needs longer for a part would never be done.
+    pub(super) fn is_overdue(&self, now: Nanos, patience: Nanos) -> bool {
+        let doubled = self.attempt.saturating_sub(1).min(MOST_DOUBLED);
+        now > self.asked.saturating_add(patience.saturating_mul(1 << doubled))
     }
 
     /// Begins another attempt: the questions, each with the source that it is for. What has come of earlier answers is
@@ -109,7 +119,7 @@ impl Joining {
             answer.taken.push(part.number);
             answer.load(part).map_err(Damage::reason)?;
         }
-        if !answer.is_whole() {
+        if !answer.is_whole().map_err(Damage::reason)? {
             self.answers.push(answer);
             return Ok(None);
         }
@@ -139,7 +149,11 @@ impl Joining {
     #[cfg(feature = "simulation")]
     pub(super) fn hash_into(&self, layout: &Layout, hasher: &mut impl std::hash::Hasher) {
         use std::hash::Hash;
-        (self.view, &self.pending, self.attempt).hash(hasher);
+        (self.view, &self.pending, self.attempt, self.answers.len()).hash(hasher);
+        for store in &self.stores {
+            store.is_some().hash(hasher);
+            store.iter().for_each(|store| store.hash_into(layout, hasher));
+        }
         for answer in &self.answers {
             let states = answer.states.iter().map(|(stage, state)| (stage, state.digest(layout)));
             let last = answer.last.as_ref().map(|(number, packet)| (number, packet.frame()));
@@ -155,10 +169,13 @@ impl Answer {
         self.taken.contains(&part.number) || last == Some(part.number) || (part.is_last && last.is_some())
     }
 
-    /// Whether all parts have come.
-    fn is_whole(&self) -> bool {
-        let before = |last: u32| self.taken.iter().filter(|&&number| number < last).count();
-        self.last.as_ref().is_some_and(|&(last, _)| before(last) == last as usize)
+    /// Whether all parts have come. None has a number behind the last one's.
+    fn is_whole(&self) -> Result<bool, Damage> {
+        let Some(&(last, _)) = self.last.as_ref() else { return Ok(false) };
+        match self.taken.iter().all(|&number| number < last) {
+            true => Ok(self.taken.len() == last as usize),
+            false => Err(Damage::Record),
+        }
     }
 
     /// Takes the rows of a part in. Returns what stands behind them.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::copy::Copy;
+use super::copy::{Copy, Part};
 use super::joining::Joining;
 use super::lane::{Core, is_for};
 use super::{Address, Lanes, Output};
 use crate::clock::{Nanos, Now};
 use crate::mutant::{self, Mutant};
 use crate::packet::{Kind, Packet};
+use crate::piggyback::Damage;
 use crate::ring::control;
 use crate::ring::view::{Incarnation, Standing, View};
 use crate::stats::NodeStats;
@@ -116,8 +117,8 @@ impl Control {
     /// Lets time pass: asks again where an answer or its question got lost, and sends what is being copied.
     pub(super) fn tick(&mut self, lanes: &mut Lanes<'_>, now: Now, out: &mut Output) {
         if let Life::Joining(joining) = &self.life {
-            let wait = self.core.plan.limits.idle_acknowledge.saturating_mul(16);
-            if now.timer > joining.asked().saturating_add(wait) {
+            let patience = self.core.plan.limits.idle_acknowledge.saturating_mul(16);
+            if joining.is_overdue(now.timer, patience) {
                 self.ask(now.timer, out);
             }
         }
@@ -145,7 +146,7 @@ impl Control {
             Life::Joining(joining) if accepted => {
                 joining.take(&mut packet, &self.core, now.timer, &mut out.pool)
             }
-            _ => Err("unexpected_snapshot"),
+            _ => Part::open(&packet).map_err(Damage::reason).and(Err("unexpected_snapshot")),
         };
         out.pool.give(packet);
         match taken {

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod bounds;
+mod copies;
 mod damage;
 mod delivery;
 mod forged;
