@@ -9,8 +9,6 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use pannier_runtime::crc::crc32c;
-
 use crate::error::{Flaw, LogError};
 use crate::format::{
     Entry, HEAD, HEADER_HEAD, Header, MAGIC, MAX_CHAIN, MAX_ENTRY, VERSION, fits, length_in,
@@ -164,6 +162,7 @@ fn hides_entry(piece: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::sample::{header, small};
+    use pannier_runtime::crc::crc32c;
     use proptest::prelude::*;
 
     /// The entries, where the log is torn, and the error.
