@@ -34,8 +34,8 @@ const SERVER_MAC: &str = "02:00:00:00:00:02";
 pub(crate) struct Args {
     /// A chain file, or a chain on one line
     chain: String,
-    /// The kind of both ports
-    #[arg(long, default_value = "af_packet", value_parser = ["af_packet", "af_xdp"])]
+    /// The kind of both ports, af_packet or af_xdp, and options for them, as in af_packet,blocks=128
+    #[arg(long, value_name = "KIND[,OPTION=VALUE…]", default_value = "af_packet", value_parser = port)]
     port: String,
     /// A command that runs at the server meanwhile, in a shell
     #[arg(long, value_name = "COMMAND")]
@@ -46,6 +46,14 @@ pub(crate) struct Args {
     /// A command that runs at the client
     #[arg(last = true)]
     command: Vec<String>,
+}
+
+/// A kind of port that can be on a veth pair, with whatever options; whoever opens it knows those.
+fn port(text: &str) -> Result<String, String> {
+    match text.split(',').next() {
+        Some("af_packet" | "af_xdp") => Ok(text.to_owned()),
+        _ => Err("a lab has ports of the kinds af_packet and af_xdp".to_owned()),
+    }
 }
 
 /// The signal that Ctrl-C sends (signal(7)).
@@ -166,8 +174,9 @@ impl Lab {
         let mut command = self.inside("chain");
         // Of a group of its own: Ctrl-C is the lab's, which then asks the chain to drain. Two signals would end it at once.
         command.arg(me).args(["run", &args.chain]).args(&args.with).process_group(0);
+        let (kind, options) = args.port.split_at(args.port.find(',').unwrap_or(args.port.len()));
         for (option, interface) in [("--in", "inside"), ("--out", "outside")] {
-            command.args([option, &format!("{}:{interface}", args.port)]);
+            command.args([option, &format!("{kind}:{interface}{options}")]);
         }
         let started = command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn();
         let mut child = started.map_err(|error| LabError::program("ip", &error))?;

@@ -172,8 +172,8 @@ fn assert_leaves_no_namespace(lab: u32) {
 
 #[test]
 fn a_lab_runs_a_command_at_the_client_and_leaves_nothing_behind() {
-    // Goal: a chain between two kernels in one line. Method: a ping through a NAT whose node dies; then a command that fails,
-    // and a chain that can't start. No namespace stays.
+    // Goal: a chain between two kernels in one line. Method: a ping through a NAT whose node dies, and one through ports with
+    // options; then a command that fails, and a chain that can't start. No namespace stays.
     if !has_namespaces() {
         return;
     }
@@ -188,6 +188,15 @@ fn a_lab_runs_a_command_at_the_client_and_leaves_nothing_behind() {
     let summary: Value = serde_json::from_str(json).expect("one JSON object");
     assert!(assert_balanced(&summary) >= 40);
     assert_eq!(summary["recoveries"].as_array().map(Vec::len), Some(1), "{summary}");
+
+    let ping = ["ping", "-c", "1", "-w", "60", "198.51.100.2"];
+    let blocks = lab(&[&["lab", "monitor", "--port", "af_packet,blocks=8", "--"][..], &ping].concat());
+    assert_eq!(blocks.status.code(), Some(0), "{}", said(&blocks));
+    assert!(
+        said(&blocks).contains("af_packet:inside,blocks=8 and af_packet:outside,blocks=8"),
+        "{}",
+        said(&blocks)
+    );
 
     let failing = lab(&["lab", "monitor", "--", "false"]);
     assert_eq!(failing.status.code(), Some(3), "{}", said(&failing));
@@ -238,6 +247,7 @@ fn a_lab_that_is_interrupted_sums_up_and_leaves_nothing_behind() {
         [("echo ready >&2; exec sleep 77", false), ("trap '' INT; echo ready >&2; sleep 77", true)]
     {
         let mut child = lab_at_terminal(command);
+        let began = Instant::now();
         interrupt(&child);
         // Two that a process has not heard of yet are one.
         while is_deaf && child.try_wait().expect("it is ours").is_none() {
@@ -247,6 +257,7 @@ fn a_lab_that_is_interrupted_sums_up_and_leaves_nothing_behind() {
         let mut text = String::new();
         child.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
         assert_eq!(child.wait().expect("it ends").code(), Some(130), "{text}");
+        assert!(began.elapsed() < PATIENCE, "it waited for the command to end by itself");
         if !is_deaf {
             assert_balanced(&serde_json::from_str(text.trim()).expect("the chain's summary"));
         }

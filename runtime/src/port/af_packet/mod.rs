@@ -13,7 +13,7 @@
 //! Frames come with the VLAN tags that the kernel took out of them. What the machine itself sends on the interface
 //! does not arrive.
 //!
-//! Of several queues each has a ring of `frames` frames and sockets of its own. The kernel spreads what arrives over them by
+//! Of several queues each has a ring of that size and sockets of its own. The kernel spreads what arrives over them by
 //! a hash of addresses and transport ports that is the same both ways (`PACKET_FANOUT_HASH`): each frame comes by one queue,
 //! and all frames of a flow by the same, with VLAN tags or without. Fragments are hashed without ports: all those of a datagram
 //! come by one queue, which need not be that of the flow's whole datagrams.
@@ -287,11 +287,14 @@ impl DevicePort for AfPacket {
 
 /// What frames shall arrive in.
 fn kind(spec: &PortSpec) -> Result<Kind, PortError> {
+    if !spec.options.contains_key("blocks") {
+        return Ok(Kind::Slots(spec.number("frames", FRAMES)?));
+    }
+    if spec.options.contains_key("frames") {
+        return Err(spec.error("a ring has either frames or blocks", "leave one of them out"));
+    }
     match spec.number("blocks", 0)? {
-        0 => Ok(Kind::Slots(spec.number("frames", FRAMES)?)),
-        _ if spec.options.contains_key("frames") => {
-            Err(spec.error("a ring has either frames or blocks", "leave one of them out"))
-        }
+        0 => Err(spec.error("a ring of no blocks receives nothing", "set blocks= higher, or leave it out")),
         blocks => Ok(Kind::Blocks(blocks)),
     }
 }

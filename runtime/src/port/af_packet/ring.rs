@@ -116,8 +116,16 @@ pub(super) struct Arrived<'a> {
     /// Whether all of it waits behind the socket, to be read with its [`VnetHeader`].
     pub(super) waits_whole: bool,
     /// Whether it is to be passed over: the machine itself has sent it (sockets of a group get these in spite of
-    /// `PACKET_IGNORE_OUTGOING`), or the kernel has dropped it after all, and counted that.
+    /// `PACKET_IGNORE_OUTGOING`), the kernel has dropped it after all, and counted that, or there is none.
     pub(super) is_void: bool,
+}
+
+impl Arrived<'_> {
+    /// No frame.
+    pub(super) fn void() -> Self {
+        let (header, frame) = (VnetHeader::default(), &[]);
+        Arrived { time: 0, header, tag: None, frame, length: 0, waits_whole: false, is_void: true }
+    }
 }
 
 /// What the head in front of a frame tells, whichever the kind of ring.
@@ -297,7 +305,7 @@ impl Ring {
         let bytes = unsafe { std::slice::from_raw_parts(start, size) };
         match &mut self.place {
             None => read(bytes, status),
-            Some(place) => place.read(bytes),
+            Some(place) => Some(place.read(bytes)),
         }
     }
 
