@@ -199,3 +199,39 @@ pub fn take_turn(actor: &mut dyn Actor, now: Now) -> Turn {
         Turn::Busy
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has nothing to do for so many turns, and then tells which cores its thread may use.
+    struct Onlooker(u32, Sender<Vec<usize>>);
+
+    impl Actor for Onlooker {
+        fn turn(&mut self, _: Now) -> Turn {
+            let Some(left) = self.0.checked_sub(1) else {
+                let _ = self.1.send(cores());
+                return Turn::Ended;
+            };
+            self.0 = left;
+            Turn::Idle
+        }
+
+        fn panicked(&mut self, _: &str) {}
+    }
+
+    #[test]
+    fn workers_keep_to_their_cores_and_wake_however_they_rest() {
+        // Goal: a shard is where its chain wants it, and gets its turns in each way to be idle. Method: on each core and in each
+        // way, an actor that has nothing to do for longer than it takes until workers sleep, and then looks around.
+        for core in cores() {
+            for idle in [Idle::SPIN, Idle::YIELD, Idle::SLEEP] {
+                let (sender, told) = unbounded();
+                let worker = Worker::start(Some(core), idle, Clock::default()).expect("there is a thread");
+                worker.add(Box::new(Onlooker(idle.spins.min(2_000) + 100, sender)));
+                let seen = told.recv_timeout(Duration::from_secs(60));
+                assert_eq!(seen, Ok(vec![core]), "{idle:?}");
+            }
+        }
+    }
+}
