@@ -34,8 +34,10 @@ const SERVER_MAC: &str = "02:00:00:00:00:02";
 pub(crate) struct Args {
     /// A chain file, or a chain on one line
     chain: String,
-    /// The kind of both ports, af_packet or af_xdp, and options for them, as in af_packet,blocks=128
-    #[arg(long, value_name = "KIND[,OPTION=VALUE…]", default_value = "af_packet", value_parser = port)]
+    /// The kind of both ports, af_packet or af_xdp
+    ///
+    /// Options stand behind it: af_packet,blocks=128
+    #[arg(long, value_name = "KIND", default_value = "af_packet", value_parser = port)]
     port: String,
     /// A command that runs at the server meanwhile, in a shell
     #[arg(long, value_name = "COMMAND")]

@@ -24,9 +24,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 #[group(id = "live")]
 #[command(next_help_heading = "Live traffic")]
 pub(crate) struct Args {
-    /// The port to the inside: af_packet:INTERFACE, af_xdp:INTERFACE, tap:NAME, dpdk:DEVICE, and options behind it:
-    /// af_packet:INTERFACE,blocks=128 is for floods, which it takes with less work, each frame about a millisecond late
-    #[arg(long = "in", value_name = "PORT", requires = "outside", conflicts_with_all = ["read", "write", "record"])]
+    /// The port to the inside: af_packet:INTERFACE, af_xdp:INTERFACE, tap:NAME, dpdk:DEVICE
+    ///
+    /// Options stand behind it. With af_packet:INTERFACE,blocks=128 a flood is less work,
+    /// but each frame is late by about a millisecond.
+    #[arg(
+        long = "in",
+        verbatim_doc_comment,
+        value_name = "PORT",
+        requires = "outside",
+        conflicts_with_all = ["read", "write", "record"]
+    )]
     inside: Option<String>,
     /// The port to the outside
     #[arg(long = "out", value_name = "PORT", requires = "inside")]
