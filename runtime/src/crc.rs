@@ -17,16 +17,17 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     digest.finalize() as u32 // the upper half is zero
 }
 
+/// The same bit by bit, by the reflected polynomial: what tests compare with.
+#[cfg(test)]
+pub(crate) fn slow(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg());
+    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    /// Bit by bit, by the reflected polynomial.
-    fn slow(bytes: &[u8]) -> u32 {
-        let step = |crc: u32, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg());
-        !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step))
-    }
 
     #[test]
     fn the_check_value_is_that_of_the_catalogue() {
