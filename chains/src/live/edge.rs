@@ -170,9 +170,7 @@ impl Edge {
         for packet in self.entered.extract_if(.., is_refused) {
             self.pool.give(packet);
         }
-        if plan.lanes > 1 {
-            self.entered.iter_mut().for_each(|packet| steer(packet, plan, nfs));
-        }
+        self.entered.iter_mut().for_each(|packet| steer(packet, plan, nfs));
     }
 
     /// Sends the packets that have entered into their lanes.

@@ -15,15 +15,21 @@ use zerocopy::IntoBytes;
 /// Else a flow's lane follows from the partition of a row with the flow as its key ([`Flow::ordered`]): lanes take partitions in turn,
 /// so that rows of a lane's flows lie in partitions that other lanes leave alone, beside its parts of tables in parts
 /// ([`PerLane`](crate::state::PerLane)).
+#[inline]
 pub fn steer(packet: &mut Packet, plan: &Plan, nfs: &[Arc<dyn AnyNf>]) {
     if plan.lanes > 1 {
-        let direction = packet.meta.direction;
-        let hash = Flow::parse(packet.frame()).map_or(0, |flow| {
-            let hint = nfs.iter().find_map(|nf| nf.steer_by(&flow, direction));
-            hint.unwrap_or_else(|| spread(hash_bytes(plan.layout.hash_seed, flow.ordered().0.as_bytes())))
-        });
-        packet.meta.lane = lane(hash, plan.layout.partitions, plan.lanes) as u8;
+        packet.meta.lane = lane_of(packet, plan, nfs) as u8;
     }
+}
+
+/// The lane of a packet, of several.
+fn lane_of(packet: &Packet, plan: &Plan, nfs: &[Arc<dyn AnyNf>]) -> usize {
+    let direction = packet.meta.direction;
+    let hash = Flow::parse(packet.frame()).map_or(0, |flow| {
+        let hint = nfs.iter().find_map(|nf| nf.steer_by(&flow, direction));
+        hint.unwrap_or_else(|| spread(hash_bytes(plan.layout.hash_seed, flow.ordered().0.as_bytes())))
+    });
+    lane(hash, plan.layout.partitions, plan.lanes)
 }
 
 /// The lane of what has `hash`, by its partition; where there are more lanes than partitions, by a part of one.
